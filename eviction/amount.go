@@ -21,8 +21,8 @@ type Amount struct {
 	Format   AmountFormat // text format of Absolute
 }
 
-// Of returns the amount for a resource with this capacity: Absolute if it is not zero, otherwise Fraction of capacity. The
-// largest result is 2^63-1. Fraction has 32 bits, as in the kubelet.
+// Of returns a as a number, for a resource with this capacity. This is Absolute if it is not zero, otherwise Fraction
+// multiplied by capacity. The largest result is 2^63-1. Fraction has only 32 bits, as in the kubelet.
 func (a Amount) Of(capacity int64) int64 {
 	if a.Absolute != 0 {
 		return a.Absolute
@@ -37,7 +37,8 @@ func (a Amount) Of(capacity int64) int64 {
 	}
 }
 
-// formatFor formats the result of Of(capacity) as a Kubernetes quantity, for example "1500Mi".
+// formatFor returns a as a Kubernetes quantity, for example "1500Mi". A fraction becomes an amount of the given capacity,
+// see [Amount.Of].
 func (a Amount) formatFor(capacity int64) string {
 	format := a.Format
 	if a.Absolute == 0 {
@@ -54,8 +55,8 @@ func (a Amount) String() string {
 	return a.Format.formatQuantity(a.Absolute)
 }
 
-// ParseAmount parses the amount of a threshold: a positive Kubernetes quantity, or a percentage of the capacity from 0% to 100%.
-// For "0%" and "100%", which disable a threshold, it returns the zero Amount. An error quotes text.
+// ParseAmount parses the amount of a threshold. Valid amounts are positive Kubernetes quantities, and percentages of the
+// capacity from 0% to 100%. For "0%" and "100%", which disable a threshold, it returns the zero Amount.
 func ParseAmount(text string) (Amount, error) {
 	if isDisabled(text) {
 		return Amount{}, nil
@@ -75,7 +76,8 @@ func ParseAmount(text string) (Amount, error) {
 // isDisabled reports whether text is exactly "0%" or "100%", which disables a threshold.
 func isDisabled(text string) bool { return text == "0%" || text == "100%" }
 
-// parseReclaim parses a minimum reclaim. A quantity must not be negative. A percentage must be above 0% and may exceed 100%.
+// parseReclaim parses a minimum reclaim, which is a quantity or a percentage of the capacity. A quantity must not be
+// negative. A percentage must be above 0%, and may exceed 100%.
 func parseReclaim(text string) (Amount, error) {
 	a, err := parseSigned(text)
 	switch {

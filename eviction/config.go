@@ -20,11 +20,11 @@ type Threshold struct {
 	MinReclaim  Amount        // once the threshold is met, it stays met until Value plus MinReclaim is available
 }
 
-// Hard reports whether t is a hard threshold: once it is met, pods are evicted without a grace period.
+// Hard reports whether t is a hard threshold. Once a hard threshold is met, a pod is evicted at once.
 func (t Threshold) Hard() bool { return t.GracePeriod == 0 }
 
-// String returns t as in the kubelet's flags, for example "memory.available<100Mi". For a soft threshold the grace period
-// follows: "memory.available<1Gi for 30s".
+// String returns t as in the kubelet's flags, for example "memory.available<100Mi". The text of a soft threshold also has
+// its grace period, for example "memory.available<1Gi for 30s".
 func (t Threshold) String() string {
 	text := string(t.Signal) + "<" + t.Value.String()
 	if !t.Hard() {
@@ -47,8 +47,8 @@ type Config struct {
 	EnforcePods bool
 }
 
-// DefaultHard returns the kubelet's default hard thresholds on this operating system: an amount per signal. The caller owns the
-// map. Source: pkg/kubelet/eviction/defaults_*.go.
+// DefaultHard returns the kubelet's default hard thresholds for this operating system. The keys are signals and the values
+// are amounts, as in [Config].Hard. The caller owns the map. Source: pkg/kubelet/eviction/defaults_*.go.
 func DefaultHard() map[string]string { return defaultHard(runtime.GOOS) }
 
 func defaultHard(goos string) map[string]string {
@@ -66,9 +66,9 @@ func defaultHard(goos string) map[string]string {
 	return hard
 }
 
-// ParseThresholds returns the thresholds in config: the hard ones first, then the soft ones, each group sorted by signal. The
-// values "0%" and "100%" disable a threshold, and EnforcePods adds thresholds for allocatableMemory.available. Call
-// [Layout.Thresholds] to add thresholds for containerfs. The error names field, signal and value of each invalid entry.
+// ParseThresholds returns the thresholds in config: first the hard ones, then the soft ones, each sorted by signal. It omits
+// thresholds of "0%" and "100%", because these values disable a threshold. With EnforcePods it adds thresholds for
+// allocatableMemory.available; [Layout.Thresholds] adds those for containerfs. The error names each invalid entry.
 func ParseThresholds(config Config) ([]Threshold, error) {
 	var p parser
 	list := p.parseThresholds("evictionHard", config.hardThresholds())
@@ -95,7 +95,8 @@ func ParseThresholds(config Config) ([]Threshold, error) {
 	return list, nil
 }
 
-// hardThresholds returns Hard, merged with [DefaultHard] if MergeDefaults is set. A nil Hard gives DefaultHard.
+// hardThresholds returns c.Hard. With MergeDefaults it adds the entries of [DefaultHard] whose keys are missing. If c.Hard
+// is nil, it returns DefaultHard.
 func (c Config) hardThresholds() map[string]string {
 	switch {
 	case c.Hard == nil:
@@ -109,8 +110,8 @@ func (c Config) hardThresholds() map[string]string {
 	}
 }
 
-// addAllocatable appends a copy of each hard threshold of memory.available, with the signal allocatableMemory.available. Source:
-// addAllocatableThresholds in pkg/kubelet/eviction/helpers.go.
+// addAllocatable adds a threshold for allocatableMemory.available for each hard threshold of memory.available. Both have the
+// same values. Source: addAllocatableThresholds in pkg/kubelet/eviction/helpers.go.
 func addAllocatable(list []Threshold) []Threshold {
 	for _, t := range slices.Clone(list) {
 		if t.Signal == MemoryAvailable && t.Hard() {
@@ -128,7 +129,8 @@ func (p *parser) addError(field, key string, err error) {
 	p.errs = append(p.errs, fmt.Errorf("%s[%q]: %w", field, key, err))
 }
 
-// parseSignals returns the keys of values as sorted signals. It adds an error for each key that is no signal.
+// parseSignals returns the keys of values as sorted signals. It skips each key that is not a signal, and records an error
+// for it.
 func (p *parser) parseSignals(field string, values map[string]string) (signals []Signal) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if Signal(key).index() < 0 {
@@ -141,8 +143,8 @@ func (p *parser) parseSignals(field string, values map[string]string) (signals [
 	return signals
 }
 
-// parseThresholds parses the texts of field, which is evictionHard or evictionSoft. It omits thresholds that are disabled by "0%"
-// or "100%".
+// parseThresholds parses the amounts of thresholds. The argument field is evictionHard or evictionSoft, and is used in
+// errors. Thresholds that are disabled by "0%" or "100%" are omitted.
 func (p *parser) parseThresholds(field string, texts map[string]string) (list []Threshold) {
 	values := p.parseAmounts(field, texts, ParseAmount)
 	for _, s := range nodeSignals() {
@@ -153,7 +155,8 @@ func (p *parser) parseThresholds(field string, texts map[string]string) (list []
 	return list
 }
 
-// parseAmounts calls parse for each text of field, and returns the amounts by signal. Invalid texts add errors and are omitted.
+// parseAmounts returns the parsed amounts by signal. The argument field names the map of texts in errors. Invalid texts are
+// omitted, and an error is recorded for each.
 func (p *parser) parseAmounts(field string, texts map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
 	values := make(map[Signal]Amount, len(texts))
 	for _, s := range p.parseSignals(field, texts) {
@@ -167,7 +170,8 @@ func (p *parser) parseAmounts(field string, texts map[string]string, parse func(
 	return values
 }
 
-// parseGracePeriods parses values, the durations in evictionSoftGracePeriod, and returns the grace periods by signal.
+// parseGracePeriods parses the durations in evictionSoftGracePeriod, and returns them by signal. It omits invalid durations
+// and records their errors.
 func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Duration {
 	const field = "evictionSoftGracePeriod"
 	periods := make(map[Signal]time.Duration, len(values))
@@ -185,9 +189,10 @@ func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Dur
 	return periods
 }
 
-// FindContradictions returns an error for each threshold that is probably a mistake, although the kubelet accepts it. It finds
-// soft thresholds that are not met before the hard threshold of their signal. It also finds percentages that, with the minimum
-// reclaim, need the whole capacity to be free. It does not compare quantities with percentages.
+// FindContradictions returns an error for each threshold that is probably a mistake, although the kubelet accepts it. One
+// mistake is a soft threshold that is not met before the hard threshold of its signal. The other is a percentage that,
+// together with the minimum reclaim, requires the whole capacity to be free. It does not compare quantities with
+// percentages.
 func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {

@@ -38,8 +38,8 @@ type NoVictim struct {
 	Critical int // number of critical candidates, which are never evicted
 }
 
-// Decide returns the actions for observation at time now, and in Decision.State the state for the next call. It modifies no
-// argument and reads no clock. It allocates no memory if no action is due.
+// Decide returns the actions that the observation requires at the time now. Decision.State is the state to pass to the next
+// call. Decide modifies no argument and reads no clock. If no action is due, it allocates no memory.
 func (p *Policy) Decide(s State, observation Observation, now time.Time) Decision {
 	d := decider{policy: p, observation: observation, now: now, thresholds: p.layouts[SingleFS].thresholds, ranker: p.layouts[SingleFS].ranker}
 	if int(observation.Layout) < numLayouts {
@@ -62,8 +62,8 @@ func (p *Policy) Decide(s State, observation Observation, now time.Time) Decisio
 	return d.decision
 }
 
-// Conditions returns the node conditions that are true at now. p supplies their transition period: a condition stays true for
-// this time after its threshold was last met.
+// Conditions returns the node conditions that are true now. A condition stays true for Rules.TransitionPeriod after its
+// threshold was last met.
 func (s State) Conditions(p *Policy, now time.Time) (list []Condition) {
 	for i, c := range nodeConditions() {
 		if at := s.conditions[i]; !at.IsZero() && now.Sub(at) < p.rules.TransitionPeriod {
@@ -88,8 +88,8 @@ type decider struct {
 	deferredSignal Signal              // signal whose reading is used again once the candidates are measured
 }
 
-// indexReadings stores the valid readings of the observation by signal. Of two readings of a signal it keeps the one with less
-// available. Invalid readings become Problems.
+// indexReadings stores the valid readings of the observation by signal. If a signal has two readings, it keeps the one with
+// less available. Invalid readings are added to Decision.Problems.
 func (d *decider) indexReadings() {
 	for _, r := range d.observation.Readings {
 		if err := r.validate(); err != nil {
@@ -105,8 +105,8 @@ func (d *decider) indexReadings() {
 	}
 }
 
-// recordReadings stores the readings of d in s for the next decision. Without a reading for a signal, s keeps the previous one.
-// It does not store the reading of deferredSignal, which must count as new once the candidates are measured.
+// recordReadings stores the readings of this decision in s, because the next decision compares them with its own. It omits
+// the reading of deferredSignal: that reading must still count as new once the candidates are measured.
 func (s *State) recordReadings(d *decider) {
 	if d.decision.NeedsCandidates {
 		return
@@ -118,8 +118,8 @@ func (s *State) recordReadings(d *decider) {
 	}
 }
 
-// evaluateThresholds stores the thresholds that are met and when they were first met, and sets their node conditions. A threshold
-// that was met for its grace period stays met until its minimum reclaim is available too.
+// evaluateThresholds determines which thresholds are met, and sets their node conditions. A threshold that was met for its
+// grace period stays met until its minimum reclaim is available too.
 func (d *decider) evaluateThresholds() {
 	before := d.decision.State.met
 	var met []metThreshold
@@ -150,8 +150,8 @@ func (d *decider) evaluateThresholds() {
 	}
 }
 
-// adoptVictims records candidates that are already being evicted as victims, for example pods whose eviction started before the
-// agent's restart.
+// adoptVictims adds the candidates that are already being evicted to the victims. Such evictions were started elsewhere, for
+// example before the agent was restarted.
 func (d *decider) adoptVictims() {
 	for i := range d.observation.Candidates {
 		c := &d.observation.Candidates[i]
@@ -161,8 +161,8 @@ func (d *decider) adoptVictims() {
 	}
 }
 
-// updateAdopted reviews the adopted victims: pods whose eviction was started elsewhere. It drops victims that are no longer being
-// evicted, because they have terminated or were started again. It kills victims that have exceeded their time to terminate.
+// updateAdopted updates the adopted victims, which are pods whose eviction was started elsewhere. It removes victims that
+// have terminated or run again. It kills victims that have not terminated in time.
 func (d *decider) updateAdopted() {
 	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
@@ -181,8 +181,8 @@ func (d *decider) updateAdopted() {
 	}
 }
 
-// requireCandidates reports whether the observation lacks the candidates. If no measurement of them is running, it sets
-// Decision.NeedsCandidates, which makes the caller start one.
+// requireCandidates reports whether the candidates are not measured yet. In this case it sets Decision.NeedsCandidates, so
+// that the caller measures them, unless a measurement is already running.
 func (d *decider) requireCandidates() bool {
 	if !d.observation.Measured && !d.observation.Measuring {
 		d.decision.NeedsCandidates = true
@@ -190,14 +190,15 @@ func (d *decider) requireCandidates() bool {
 	return !d.observation.Measured
 }
 
-// victimDeadline returns the time at which a pod that is evicted now with this grace period must have terminated. Source:
+// victimDeadline returns the time by which a pod with this grace period must have terminated if it is evicted now. Source:
 // killPodNow in pkg/kubelet/pod_workers.go, and waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
 func (d *decider) victimDeadline(grace time.Duration) time.Time {
 	return d.now.Add(max(10*time.Second, grace+grace/2) + cleanupTimeout)
 }
 
-// checkStorageLimits evicts all pods that exceed a limit of local storage; the usage is checked every 10 s. It returns true if
-// the thresholds must not be checked now, because it evicts a pod or needs a measurement of the candidates first.
+// checkStorageLimits evicts all pods that exceed a limit of local storage. It needs measured candidates, and requires them
+// every 10 s. If it returns true, the thresholds must not be checked now: a pod is evicted, or the candidates must be
+// measured first.
 func (d *decider) checkStorageLimits() bool {
 	if d.policy.rules.NoLocalStorage {
 		return false
@@ -225,8 +226,8 @@ func (d *decider) checkStorageLimits() bool {
 	return len(d.decision.Evict) > 0
 }
 
-// checkThresholds starts a reclaim or selects a victim for the first met threshold that permits an action. While an earlier
-// eviction blocks the next, it does nothing.
+// checkThresholds starts a reclaim or an eviction for the first met threshold that permits one. While a previous eviction
+// has not ended, it does nothing.
 func (d *decider) checkThresholds() {
 	if until := d.decision.State.blockedUntil(); until.After(d.now) {
 		d.wakeAt(until)
@@ -249,9 +250,9 @@ func (d *decider) checkThresholds() {
 	}
 }
 
-// decideReclaim decides whether removing caches, containers or images may satisfy t, and then sets Decision.Reclaim. If it
-// returns true without a reclaim, the caller evicts a pod. It returns false if t must wait, because a reclaim is running or its
-// effect is not measured yet.
+// decideReclaim decides whether to free caches, containers or images before a pod is evicted for t, and sets
+// Decision.Reclaim. If it returns true and Decision.Reclaim is nil, a pod must be evicted now. It returns false if t must
+// wait, because a reclaim is running or its effect is not measured yet.
 func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	missing := reading.amountMissing(t, true)
 	kind := d.policy.reclaimKind(t, reading, d.observation.Layout, missing)
@@ -281,8 +282,8 @@ func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	return true
 }
 
-// reclaimKind returns the resources to reclaim for t before a pod is evicted; zero means none. Caches are reclaimed only if at
-// least missing bytes are reclaimable.
+// reclaimKind returns which resources to reclaim before a pod is evicted for t; zero means none. Caches are reclaimed only
+// if this can free all missing bytes.
 func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, missing int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
 		return layout.ReclaimKinds(t.Signal)
@@ -293,8 +294,8 @@ func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, missin
 	return ReclaimCache
 }
 
-// selectVictim evicts the first ranked candidate that is neither critical nor being evicted. If the candidates are not measured,
-// it requires them. If all are excluded, it sets NoVictim.
+// selectVictim evicts the pod that the ranker puts first, except critical pods and pods that are already being evicted. If
+// no pod remains, it sets Decision.NoVictim. If the candidates are not measured yet, it only requires their measurement.
 func (d *decider) selectVictim(t Threshold, reading Reading) {
 	if d.requireCandidates() {
 		d.deferredSignal = t.Signal
@@ -326,15 +327,15 @@ func (d *decider) selectVictim(t Threshold, reading Reading) {
 	}
 }
 
-// wakeAt makes the next decision happen at t, unless it is already due earlier.
+// wakeAt plans the next decision for the time t, unless an earlier time is already planned.
 func (d *decider) wakeAt(t time.Time) {
 	if d.earliest.IsZero() || t.Before(d.earliest) {
 		d.earliest = t
 	}
 }
 
-// nextWake returns the time of the next observation, 100 ms to 10 s after now: sooner if a threshold is met or close. With
-// Rules.FixedPeriod it is always that period.
+// nextWake returns the time of the next observation, which is 100 ms to 10 s after now. The time is shorter if a threshold
+// is met or close. If Rules.FixedPeriod is set, nextWake always uses this period.
 func (d *decider) nextWake() time.Time {
 	if d.policy.rules.FixedPeriod > 0 {
 		return d.now.Add(d.policy.rules.FixedPeriod)

@@ -78,8 +78,9 @@ type Evictor struct {
 	status Status
 }
 
-// New returns an Evictor. It starts nothing: call [Evictor.Run] within 10 s, or an error is logged and reported to Hooks.Error.
-// If actor also implements [MemoryLimiter] or [Killer], evictions use it. The error names the invalid or missing option.
+// New returns an Evictor and starts nothing. If [Evictor.Run] is not called within 10 s, the Evictor logs an error and calls
+// Hooks.Error. If actor also implements [MemoryLimiter] or [Killer], evictions use these methods unless Options.NoKill is
+// set. The error names the invalid or missing option.
 func New(observer Observer, actor Actor, opts Options) (*Evictor, error) {
 	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
 		return nil, err
@@ -100,8 +101,8 @@ func New(observer Observer, actor Actor, opts Options) (*Evictor, error) {
 	return e, nil
 }
 
-// Wake makes Run observe the node now, for example because the kernel reports memory pressure. It does not block. Run observes at
-// most every 100 ms, so frequent calls share an observation.
+// Wake makes Run observe the node now, for example because the kernel reports memory pressure. It does not block. Run
+// observes at most once every 100 ms, so several calls may cause only one observation.
 func (e *Evictor) Wake() {
 	sleep.Wake(e.wake)
 }
@@ -126,7 +127,7 @@ func (e *Evictor) Status() Status {
 	return s
 }
 
-// Run observes the node and evicts pods until ctx ends. Then it waits for all its goroutines and returns nil. A second call
+// Run observes the node and evicts pods until ctx ends. It returns nil after all its goroutines have returned. A second call
 // returns an error.
 func (e *Evictor) Run(ctx context.Context) error {
 	if err := e.guard.Begin(); err != nil {
@@ -159,8 +160,7 @@ func (e *Evictor) Run(ctx context.Context) error {
 	}
 }
 
-// storeStatus replaces the status that [Evictor.Status] returns. It reports whether the node conditions differ from the previous
-// status.
+// storeStatus sets the status that [Evictor.Status] returns. It reports whether the node conditions have changed.
 func (e *Evictor) storeStatus(status Status) (changed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -36,9 +36,9 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns list with thresholds for containerfs, the filesystem of the writable layers. They are copies of the
-// thresholds of nodefs or imagefs, depending on l, because containerfs is one of these filesystems. The error names thresholds of
-// containerfs in list, which are ignored; the result is valid nevertheless. Source: UpdateContainerFsThresholds in
+// Thresholds returns list with added thresholds for containerfs, the filesystem of the writable layers. They are copies of
+// the thresholds of nodefs or imagefs, because containerfs is one of these filesystems. Thresholds of containerfs in list
+// are dropped, and the error names them; the result is valid nevertheless. Source: UpdateContainerFsThresholds in
 // pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
@@ -59,8 +59,8 @@ func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	return kept, errors.Join(errs...)
 }
 
-// containerFSSignal returns the signal of the filesystem with the writable layers: image for a dedicated image filesystem,
-// otherwise node.
+// containerFSSignal returns the one of the two signals that measures the filesystem of the writable layers. This is image if
+// the layout is DedicatedImageFS, otherwise node.
 func (l Layout) containerFSSignal(node, image Signal) Signal {
 	if l == DedicatedImageFS {
 		return image
@@ -68,7 +68,8 @@ func (l Layout) containerFSSignal(node, image Signal) Signal {
 	return node
 }
 
-// appendCopies copies the last hard and the last soft threshold of signal from, and appends the copies with signal to.
+// appendCopies copies the thresholds of the signal from, changes the signal of the copies to the signal to, and appends them
+// to list. If there are several hard thresholds, it copies only the last one; the same applies to soft thresholds.
 func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	for _, hard := range []bool{true, false} {
 		is := func(t Threshold) bool { return t.Signal == from && t.Hard() == hard }
@@ -86,8 +87,8 @@ func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	return list
 }
 
-// ReclaimKinds returns the objects, containers and images, that are removed before a pod is evicted for signal. Zero means that a
-// pod is evicted at once.
+// ReclaimKinds returns which objects to remove before a pod is evicted for this signal: terminated containers, unused images
+// or both. Zero means that a pod is evicted at once.
 func (l Layout) ReclaimKinds(signal Signal) ReclaimKind {
 	image := signal == ImageFSAvailable || signal == ImageFSInodesFree
 	node := signal == NodeFSAvailable || signal == NodeFSInodesFree
@@ -108,7 +109,7 @@ func (l Layout) ReclaimKinds(signal Signal) ReclaimKind {
 // storageParts selects the parts of a pod's local storage that count for a filesystem.
 type storageParts struct{ rootfs, logs, volumes bool }
 
-// countedStorage returns which parts of a pod's local storage are on the filesystem of signal.
+// countedStorage returns which parts of a pod's local storage are on the filesystem that the signal measures.
 func (l Layout) countedStorage(signal Signal) storageParts {
 	node := slices.Contains([]Signal{NodeFSAvailable, NodeFSInodesFree}, signal)
 	image := slices.Contains([]Signal{ImageFSAvailable, ImageFSInodesFree}, signal)

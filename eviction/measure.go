@@ -29,8 +29,9 @@ type lastObservation struct {
 	err         error
 }
 
-// measureCandidates stores the last result of Observer.Candidates in o, and returns its error. Without a result, it starts a call
-// in a goroutine and sets o.Measuring. If the call hangs, it returns an error and sets o.Measured without candidates.
+// measureCandidates stores the last result of Observer.Candidates in o and returns its error. If there is no result, it
+// starts the call in a goroutine and sets o.Measuring. If the call hangs, it returns an error and sets o.Measured, so that
+// the decision is made without candidates.
 func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 	if a := r.pods.result; a != nil {
 		o.Candidates, o.Measured = a.candidates, true // possibly incomplete
@@ -60,8 +61,8 @@ func (r *runner) callCandidates(ctx context.Context) {
 	}
 }
 
-// applyMeasurement stores result, the outcome of Observer.Candidates, for the next decision, unless the result is outdated or
-// took too long. It returns when to observe the node next. soonest is 100 ms after the last observation.
+// applyMeasurement stores the result of Observer.Candidates for the next decision. It drops a result that is outdated or
+// took too long. It returns the time of the next observation. The argument soonest is the earliest time of an observation.
 func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soonest time.Time) time.Time {
 	outdated := r.pods.outdated || result.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}
@@ -76,7 +77,8 @@ func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soo
 	return r.decide(ctx)
 }
 
-// invalidate drops the measured candidates and the result of a running measurement, because a pod has terminated.
+// invalidate drops the measured candidates, because a pod has terminated. If a measurement is running, its result will be
+// dropped too.
 func (m *measurement) invalidate() {
 	m.outdated, m.result = true, nil
 }

@@ -91,7 +91,7 @@ type Eviction struct {
 	Urgent bool
 }
 
-// formatAmounts returns the value of t and the available amount as Kubernetes quantities.
+// formatAmounts returns two Kubernetes quantities for a message: the value of the threshold t, and the available amount.
 func (r Reading) formatAmounts(t Threshold) (quantity, available string) {
 	format := DecimalSI
 	if s := r.Signal.Resource(); s == Memory || s == EphemeralStorage {
@@ -100,14 +100,14 @@ func (r Reading) formatAmounts(t Threshold) (quantity, available string) {
 	return t.Value.formatFor(r.Capacity), format.formatQuantity(r.Available)
 }
 
-// isBelow reports whether less is available than t requires. If withReclaim is true, t requires its value plus its minimum
-// reclaim.
+// isBelow reports whether less than the value of t is available. If withReclaim is true, it compares with the value plus the
+// minimum reclaim of t.
 func (r Reading) isBelow(t Threshold, withReclaim bool) bool {
 	return r.amountMissing(t, withReclaim) > 0
 }
 
-// amountMissing returns how much must be freed to satisfy t; zero or less if nothing. If withReclaim is true, the minimum reclaim
-// of t must be free too.
+// amountMissing returns the amount that must be freed until the value of t is available. If withReclaim is true, this is the
+// value plus the minimum reclaim of t. The result is zero or negative if enough is available.
 func (r Reading) amountMissing(t Threshold, withReclaim bool) int64 {
 	want := t.Value.Of(r.Capacity)
 	if withReclaim {

@@ -30,8 +30,8 @@ type Rules struct {
 	NoReclaimWait bool          // do not wait for the effect of a reclaim of disk space
 }
 
-// Kubelet returns a copy of r that decides as the kubelet does: every 10 s, without counting swap, without reclaiming caches, and
-// without a wait for the effect of a reclaim.
+// Kubelet returns a copy of r with the kubelet's behaviour: the node is observed every 10 s, swap does not count, caches are
+// not reclaimed, and evictions do not wait for the effect of a reclaim.
 func (r Rules) Kubelet() Rules {
 	r.FixedPeriod, r.IgnoreSwap, r.NoCache, r.NoReclaimWait = 10*time.Second, true, true, true
 	return r
@@ -62,7 +62,7 @@ type Policy struct {
 	}
 }
 
-// NewPolicy returns a Policy with a copy of rules. The error names the invalid field, threshold and value.
+// NewPolicy returns a Policy with a copy of rules. The error names each invalid field and its value.
 func NewPolicy(rules Rules) (*Policy, error) {
 	if err := rules.validate(); err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func (r Rules) validate() error {
 	return errors.Join(errs...)
 }
 
-// sortThresholds returns list without duplicates, sorted as decisions handle it: memory thresholds first, as in the kubelet, and
-// hard before soft ones.
+// sortThresholds returns the thresholds without duplicates, in the order in which decisions check them. Thresholds of memory
+// are first, as in the kubelet. Within both groups, hard thresholds precede soft ones.
 func sortThresholds(list []Threshold) (sorted []Threshold) {
 	for _, t := range list {
 		if !slices.Contains(sorted, t) {
@@ -128,8 +128,8 @@ func sortThresholds(list []Threshold) (sorted []Threshold) {
 	return sorted
 }
 
-// gracePeriod returns the time that a pod evicted for t has to terminate: 1 s if t is hard. Source: synchronize in
-// pkg/kubelet/eviction/eviction_manager.go.
+// gracePeriod returns the grace period of a pod that is evicted for t. It is 1 s if t is a hard threshold. Source:
+// synchronize in pkg/kubelet/eviction/eviction_manager.go.
 func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	if t.Hard() {
 		return minGrace
@@ -137,8 +137,8 @@ func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	return p.maxGracePeriod(candidate)
 }
 
-// maxGracePeriod returns the grace period of a pod evicted for a soft threshold: its own, at most Rules.MaxGracePeriod and at
-// least 1 s.
+// maxGracePeriod returns the grace period of a pod that is evicted for a soft threshold. It is the pod's own grace period,
+// limited to the range from 1 s to Rules.MaxGracePeriod.
 func (p *Policy) maxGracePeriod(candidate *Candidate) time.Duration {
 	grace := p.rules.MaxGracePeriod
 	if candidate.HasGracePeriod {

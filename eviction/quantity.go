@@ -30,8 +30,8 @@ const (
 // maxExponent is the maximum decimal exponent of a quantity.
 const maxExponent = 1000
 
-// formatQuantity formats amount as a Kubernetes quantity, with the largest suffix that needs no fraction. An amount below 1024 is
-// written as in DecimalSI even if f is BinarySI, as in Kubernetes.
+// formatQuantity returns the amount as a Kubernetes quantity. It uses the largest suffix that needs no fraction. As in
+// Kubernetes, an amount below 1024 has a decimal suffix even if f is BinarySI.
 func (f AmountFormat) formatQuantity(amount int64) string {
 	step, suffixes := int64(1000), decimalSuffixes
 	if f == BinarySI && (amount >= 1024 || amount <= -1024) {
@@ -54,8 +54,8 @@ func (f AmountFormat) formatQuantity(amount int64) string {
 	}
 }
 
-// parseQuantity parses a Kubernetes quantity and returns its value and notation. A fraction is rounded away from zero. A value
-// beyond the range of an int64 becomes the nearest limit.
+// parseQuantity parses a Kubernetes quantity and returns its value and its notation. It rounds a fraction away from zero. If
+// the value does not fit into an int64, it returns the nearest int64.
 func parseQuantity(text string) (value int64, format AmountFormat, err error) {
 	rest := strings.TrimPrefix(text, "+")
 	negative := strings.HasPrefix(text, "-")
@@ -89,8 +89,8 @@ func cutDigits(text string) (number, rest string) {
 	return text[:len(text)-len(rest)], rest
 }
 
-// parseSuffix parses the suffix of a quantity, for example "Mi". The quantity is its number times factor times 10^exponent. ok is
-// false for an invalid suffix.
+// parseSuffix parses the suffix of a quantity, for example "Mi". The value of the quantity is its number multiplied by
+// factor and by 10^exponent. If the suffix is invalid, ok is false.
 func parseSuffix(text string) (factor int64, exponent int, format AmountFormat, ok bool) {
 	switch text {
 	case "":
@@ -115,7 +115,8 @@ func parseSuffix(text string) (factor int64, exponent int, format AmountFormat, 
 	return 1, exponent, DecimalExponent, err == nil && exponent >= -maxExponent && exponent <= maxExponent
 }
 
-// scaleByPowerOfTen multiplies amount, which must not be negative, by 10^exponent in place. It rounds up.
+// scaleByPowerOfTen multiplies amount by 10^exponent, and stores the result in amount. It rounds up. The amount must not be
+// negative.
 func scaleByPowerOfTen(amount *big.Int, exponent int) {
 	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exponent, -exponent))), nil)
 	if exponent >= 0 {

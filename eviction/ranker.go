@@ -25,13 +25,14 @@ func (f RankerFunc) Rank(signal Signal, pods []Candidate) []Candidate { return f
 // consistent order, because otherwise rankings are random.
 type Compare func(a, b *Candidate) int
 
-// OrderedBy returns a ranker that orders pods by the first function of compare that does not return zero. It orders equal pods by
-// UID, and ignores the signal.
+// OrderedBy returns a ranker that compares pods by the given functions. The first function that does not return zero
+// decides. If all return zero, the UIDs decide. The ranker ignores the signal.
 func OrderedBy(compare ...Compare) EvictionRanker { return comparisonRanker(compare) }
 
 type comparisonRanker []Compare
 
-// Rank sorts pods in place, the first to evict first. It sorts their indices first, because a Candidate is large to swap.
+// Rank sorts pods in place; the first pod is evicted first. It sorts indices and then moves the pods, because a Candidate is
+// too large for frequent swaps.
 func (o comparisonRanker) Rank(_ Signal, pods []Candidate) []Candidate {
 	order := make([]int32, len(pods))
 	for i := range order {
@@ -51,7 +52,7 @@ func (o comparisonRanker) comparePods(a, b *Candidate) int {
 	return strings.Compare(a.UID, b.UID)
 }
 
-// reorderPods moves the pod at index order[i] to index i, for every i. It overwrites order.
+// reorderPods sorts pods in place by the given order: the pod at index order[i] moves to index i. It overwrites order.
 func reorderPods(pods []Candidate, order []int32) {
 	for start := range order {
 		if order[start] < 0 || order[start] == int32(start) {
@@ -77,10 +78,12 @@ type RankOptions struct {
 	IgnoreSwap bool   // compare the working set only, as the kubelet does; otherwise add swapped memory
 }
 
-// NewRanker returns the ranking of the kubelet. For memory, pods above their memory request are evicted first, then pods with
-// lower priority, then pods with the largest usage above the request. For disk space and inodes, the order is the same with the
-// usage and the request of ephemeral storage. For process IDs, pods with lower priority are first, then pods with more tasks.
-// Pods without measured usage precede all pods to which their usage would be compared. Source: pkg/kubelet/eviction/helpers.go.
+// NewRanker returns a ranker that orders pods as the kubelet does. Source: pkg/kubelet/eviction/helpers.go.
+//
+// For memory, pods above their memory request are first, then pods with lower priority, then pods with the largest usage
+// above the request. For disk space and inodes, the order is the same with the usage and the request of ephemeral storage.
+// For process IDs, pods with lower priority are first, then pods with more tasks. Where usage is compared, pods without
+// measured usage are first.
 func NewRanker(opts RankOptions) EvictionRanker {
 	memory := OrderedBy(CompareMemoryOverRequest(opts.IgnoreSwap), ComparePriority, CompareMemoryExcess(opts.IgnoreSwap))
 	pids := OrderedBy(ComparePriority, CompareTasks)
@@ -102,10 +105,11 @@ func NewRanker(opts RankOptions) EvictionRanker {
 	})
 }
 
-// ComparePriority is a [Compare] that orders pods with lower priority first.
+// ComparePriority is a [Compare] that evicts pods with lower priority first.
 func ComparePriority(a, b *Candidate) int { return cmp.Compare(a.Priority, b.Priority) }
 
-// CompareTasks is a [Compare] that orders pods with more tasks (threads) first. Pods without measured usage precede them.
+// CompareTasks is a [Compare] that evicts pods with more tasks (threads) first. Pods without measured usage precede all
+// others.
 func CompareTasks(a, b *Candidate) int {
 	if !a.Measured || !b.Measured {
 		return compareTrueFirst(!a.Measured, !b.Measured)
@@ -113,8 +117,8 @@ func CompareTasks(a, b *Candidate) int {
 	return cmp.Compare(b.Tasks, a.Tasks)
 }
 
-// CompareMemoryOverRequest returns a Compare that orders pods first that use more memory than they request. ignoreSwap excludes
-// swapped memory.
+// CompareMemoryOverRequest returns a [Compare] that evicts pods first if they use more memory than they request. If
+// ignoreSwap is true, swapped memory does not count.
 func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 	over := func(c *Candidate) bool { return c.memoryUsage(ignoreSwap) > c.MemoryRequest }
 	return func(a, b *Candidate) int {
@@ -125,8 +129,8 @@ func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 	}
 }
 
-// CompareMemoryExcess returns a Compare that orders pods by memory usage minus memory request, the largest first. ignoreSwap
-// excludes swapped memory.
+// CompareMemoryExcess returns a [Compare] by memory usage minus memory request. It evicts the pod with the largest
+// difference first. If ignoreSwap is true, swapped memory does not count.
 func CompareMemoryExcess(ignoreSwap bool) Compare {
 	excess := func(c *Candidate) int64 { return addSaturated(c.memoryUsage(ignoreSwap), -c.MemoryRequest) }
 	return func(a, b *Candidate) int {
@@ -137,8 +141,9 @@ func CompareMemoryExcess(ignoreSwap bool) Compare {
 	}
 }
 
-// CompareStorageOverRequest returns a Compare that orders pods first that use more of the filesystem of signal than they request.
-// Inodes cannot be requested: for signals of inodes, pods that use any inode are first.
+// CompareStorageOverRequest returns a [Compare] that evicts pods first if they use more of a filesystem than they request.
+// The filesystem is the one that the signal measures. Inodes cannot be requested: for a signal of inodes, pods that use any
+// inode are first.
 func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	over := func(c *Candidate) bool {
@@ -155,8 +160,9 @@ func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	}
 }
 
-// CompareStorageExcess returns a Compare that orders pods by their usage of the filesystem of signal minus their request of
-// ephemeral-storage, the largest first. As in the kubelet, the request in bytes is subtracted from inodes too.
+// CompareStorageExcess returns a [Compare] by the usage of a filesystem minus the request of ephemeral-storage. It evicts
+// the pod with the largest difference first. The filesystem is the one that the signal measures. As in the kubelet, the
+// request in bytes is subtracted from a number of inodes too.
 func CompareStorageExcess(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	excess := func(c *Candidate) int64 { return addSaturated(c.diskUsage(counts, inodes), -c.StorageRequest) }
@@ -168,7 +174,7 @@ func CompareStorageExcess(layout Layout, signal Signal) Compare {
 	}
 }
 
-// memoryUsage returns the working set of the pod in bytes, plus swapped memory unless ignoreSwap is true.
+// memoryUsage returns the working set of the pod in bytes. It adds swapped memory unless ignoreSwap is true.
 func (c *Candidate) memoryUsage(ignoreSwap bool) int64 {
 	if ignoreSwap {
 		return c.Memory
@@ -176,7 +182,7 @@ func (c *Candidate) memoryUsage(ignoreSwap bool) int64 {
 	return addSaturated(c.Memory, c.Swap)
 }
 
-// compareTrueFirst returns a negative number if only a is true, a positive one if only b is, and zero if they are equal.
+// compareTrueFirst compares a and b, where true precedes false. The result is negative, zero or positive, as of cmp.Compare.
 func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:

@@ -40,7 +40,8 @@ type runner struct {
 	noVictimReported map[Signal]bool      // signals whose missing victim was reported since a threshold was met
 }
 
-// runPass observes the node, decides, starts the actions in goroutines, and returns when to observe again.
+// runPass observes the node, decides which actions are necessary, and starts them in goroutines. It returns the time of the
+// next observation.
 func (r *runner) runPass(ctx context.Context) time.Time {
 	r.last = nil
 	o, err := r.signals.invoke(ctx, r.wg, signalsTimeout, r.evictor.observer.Signals)
@@ -61,8 +62,8 @@ func (r *runner) runPass(ctx context.Context) time.Time {
 	return r.decide(ctx)
 }
 
-// decide decides on the last observation of the node. It starts the actions, and returns when to observe again. If the decision
-// needs the candidates, it adds their last measurement or starts one.
+// decide makes a decision for the last observation of the node and starts the actions. It returns the time of the next
+// observation. If the decision needs the candidates, decide uses their last measurement, or starts one.
 func (r *runner) decide(ctx context.Context) time.Time {
 	o, now, err := r.last.observation, r.last.now, r.last.err
 	d := r.evictor.policy.Decide(r.state, o, now)
@@ -80,9 +81,9 @@ func (r *runner) decide(ctx context.Context) time.Time {
 	return d.Wake
 }
 
-// recordFailedPass stores err in the status after an observation without any reading. The other fields keep the previous
-// observation. It returns when to observe again: 1 s after the first failure, and twice as long after each further failure, up to
-// 10 s.
+// recordFailedPass stores err in the status after an observation without any reading. The status otherwise keeps the
+// previous observation. It returns the time of the next observation. The delay is 1 s after the first failure and doubles
+// with each failure in a row, up to 10 s.
 func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 	r.evictor.mu.Lock()
 	r.evictor.status.Err = err
@@ -95,8 +96,8 @@ func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 // remindAfter is the interval at which a persistent error is logged again.
 const remindAfter = time.Minute
 
-// reportError logs err, the error of a measurement, and calls Hooks.Error. It logs only one error per source and minute:
-// consecutive errors may differ in a mere number.
+// reportError logs err and calls Hooks.Error. Per source it logs at most one error per minute, because the texts of repeated
+// errors may differ only in a number.
 func (r *runner) reportError(source string, err error) {
 	if last, ok := r.lastLogged[source]; !ok || time.Since(last) >= remindAfter {
 		r.evictor.log.Warn("observe node", "error", err)
@@ -107,8 +108,8 @@ func (r *runner) reportError(source string, err error) {
 	}
 }
 
-// publishStatus stores the result of decision for [Evictor.Status]. It reports skipped readings as errors. If the node conditions
-// have changed, it logs them and calls Hooks.ConditionsChanged.
+// publishStatus stores the result of the decision for [Evictor.Status]. It reports the Problems of the decision as errors.
+// If the node conditions have changed, it logs them and calls Hooks.ConditionsChanged.
 func (r *runner) publishStatus(observation Observation, decision Decision, now time.Time, err error) {
 	s := Status{Conditions: decision.Conditions, Readings: observation.Readings, Time: now, Err: errors.Join(append(decision.Problems, err)...)}
 	for _, m := range decision.State.met {
@@ -133,8 +134,8 @@ func (r *runner) publishStatus(observation Observation, decision Decision, now t
 	}
 }
 
-// reportNoVictim logs that a threshold is met but no pod can be evicted, and calls Hooks.NoVictim. It reports once per signal
-// until no threshold is met.
+// reportNoVictim logs that a threshold is met but no pod can be evicted, and calls Hooks.NoVictim. It does this once per
+// signal, and again only after no threshold was met.
 func (r *runner) reportNoVictim(d *Decision) {
 	if len(d.State.met) == 0 {
 		clear(r.noVictimReported)
@@ -149,8 +150,8 @@ func (r *runner) reportNoVictim(d *Decision) {
 	}
 }
 
-// startActions starts the reclaim, the evictions and the kills of decision in goroutines, after logs and hooks have reported
-// them.
+// startActions starts the reclaim, the evictions and the kills of the decision in goroutines. It first logs them and calls
+// the hooks.
 func (r *runner) startActions(ctx context.Context, observation Observation, decision Decision, now time.Time) {
 	r.reportNoVictim(&decision)
 	if decision.Reclaim != nil || decision.StarvedSignal != "" && len(decision.Evict) > 0 {
@@ -178,7 +179,8 @@ func (r *runner) startActions(ctx context.Context, observation Observation, deci
 	}
 }
 
-// readingAge returns how old the reading of signal is at now. It returns zero if there is no reading or it has no time.
+// readingAge returns the age of the reading of this signal. It returns zero if there is no reading or the reading has no
+// time.
 func readingAge(observation Observation, signal Signal, now time.Time) time.Duration {
 	for _, r := range observation.Readings {
 		if r.Signal == signal && !r.Time.IsZero() {
@@ -188,8 +190,8 @@ func readingAge(observation Observation, signal Signal, now time.Time) time.Dura
 	return 0
 }
 
-// startReclaim starts the reclaim in a goroutine. If the previous call for this resource still hangs, it instead records the
-// reclaim as ended with nothing freed, so that a pod is evicted.
+// startReclaim starts the reclaim in a goroutine. If the previous reclaim of this resource still hangs, it records instead
+// that the reclaim has freed nothing. The next decision then evicts a pod.
 func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	now := time.Now()
 	if r.reclaiming[request.Signal.reclaimIndex()] {
@@ -202,7 +204,7 @@ func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	r.wg.Go(func() { r.runReclaim(ctx, request) })
 }
 
-// runReclaim calls Actor.Reclaim and sends the result to the goroutine of Run.
+// runReclaim calls Actor.Reclaim. It then sends the result to the goroutine of Run.
 func (r *runner) runReclaim(ctx context.Context, request Reclaim) {
 	timeout := reclaimTimeout
 	if request.Kind == ReclaimCache {
@@ -218,7 +220,7 @@ func (r *runner) runReclaim(ctx context.Context, request Reclaim) {
 	})
 }
 
-// reportReclaim logs err unless it is nil, and calls Hooks.Reclaimed.
+// reportReclaim calls Hooks.Reclaimed with the result of a reclaim. If err is not nil, it also logs err.
 func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 	if err != nil {
 		r.evictor.log.Warn("reclaim", "signal", request.Signal, "error", err)
@@ -228,8 +230,8 @@ func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 	}
 }
 
-// runEviction calls Actor.Evict and sends the result to the goroutine of Run. If the pod does not terminate in time, it also
-// kills its processes without the runtime.
+// runEviction calls Actor.Evict and sends the result to the goroutine of Run. If the pod does not terminate in time, it
+// kills the processes of the pod without the runtime.
 func (r *runner) runEviction(ctx context.Context, victim Eviction) {
 	killAfter := max(10*time.Second, victim.Grace+victim.Grace/2)
 	limited, cancel := context.WithTimeout(ctx, killAfter+cleanupTimeout)
@@ -263,7 +265,8 @@ func (r *runner) runEviction(ctx context.Context, victim Eviction) {
 	})
 }
 
-// limitMemory calls the [MemoryLimiter], if there is one, so that the pod cannot use more memory.
+// limitMemory calls the [MemoryLimiter], which keeps the pod from using more memory. It does nothing if there is no
+// MemoryLimiter.
 func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	if r.evictor.limiter == nil {
 		return
@@ -275,8 +278,8 @@ func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	}
 }
 
-// killAfterDelay kills the pod without the runtime when delay has passed, unless ended is closed before. The caller
-// closes ended when the pod has terminated.
+// killAfterDelay waits for the delay and then kills the pod without the runtime. It returns early if the channel ended is
+// closed, which means that the pod has terminated.
 func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, delay time.Duration, ended <-chan struct{}) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -292,8 +295,8 @@ func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, delay time
 	}
 }
 
-// killPod calls the [Killer], which kills the processes of a pod without the runtime. It returns false if this failed or there is
-// no Killer.
+// killPod calls the [Killer], which kills the processes of a pod without the runtime. It returns false if the call fails or
+// there is no Killer.
 func (r *runner) killPod(ctx context.Context, uid string) bool {
 	if r.evictor.killer == nil {
 		return false
@@ -307,13 +310,13 @@ func (r *runner) killPod(ctx context.Context, uid string) bool {
 	return true
 }
 
-// abandonVictim stops the killed pod from blocking further evictions, although it has not terminated yet. The pod is not selected
-// again for 5 min.
+// abandonVictim makes a killed pod no longer block other evictions, although the runtime has not reported its termination.
+// The pod is not selected again for 5 min.
 func (r *runner) abandonVictim(ctx context.Context, uid string) {
 	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) })
 }
 
-// sendResult sends change to the goroutine of Run, which applies it to the state. It gives up when ctx ends.
+// sendResult sends a state change to the goroutine of Run, which applies it. It returns without sending if ctx ends first.
 func (r *runner) sendResult(ctx context.Context, change stateChange) {
 	select {
 	case r.results <- change:
@@ -326,8 +329,8 @@ type singleCall[T any] struct {
 	pending chan struct{} // closed when the last call has returned; nil: none yet
 }
 
-// invoke runs call in a goroutine of wg and returns its result. It returns an error if call does not return within timeout, or if
-// the call of a previous invoke is still running.
+// invoke runs call in a goroutine and returns its result. It returns an error if call does not return within the timeout. It
+// also returns an error, without running call, if the previous call has not returned yet. The caller must wait for wg.
 func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, call func(context.Context) (T, error)) (value T, err error) {
 	if q.pending != nil {
 		select {

@@ -25,7 +25,8 @@ type readingSample struct {
 	speed     float64   // decrease of the available amount per second, at least zero
 }
 
-// nextSample returns the sample that replaces s after reading was observed at now. Its speed is the decrease since s.
+// nextSample returns the sample of a new reading that was observed at the time now. Its speed is the decrease per second
+// since the previous sample s.
 func (s readingSample) nextSample(reading Reading, now time.Time) readingSample {
 	n := readingSample{known: true, available: reading.Available, time: reading.Time, at: now}
 	if !s.known {
@@ -43,14 +44,14 @@ func (s readingSample) nextSample(reading Reading, now time.Time) readingSample 
 	return n
 }
 
-// isNew reports whether reading was taken after the sample. A reading without a time is always new. If the clock was set back so
-// that the sample is in the future, any other time is new.
+// isNew reports whether the reading was taken after the sample s. A reading without a time is always new. If the clock was
+// set back and s is in the future, every reading with another time is new.
 func (s readingSample) isNew(reading Reading, now time.Time) bool {
 	return !s.known || reading.Time.IsZero() || reading.Time.After(s.time) || s.time.After(now) && !reading.Time.Equal(s.time)
 }
 
-// minExhaustSeconds returns the time in seconds in which processes could use up the whole capacity at most. Observations are
-// planned for at least this speed.
+// minExhaustSeconds returns the shortest time, in seconds, in which processes are assumed to use up the whole capacity. The
+// period of observations is at least short enough for this speed.
 func (s Signal) minExhaustSeconds() float64 {
 	switch s.Resource() {
 	case Memory:
@@ -62,8 +63,8 @@ func (s Signal) minExhaustSeconds() float64 {
 	}
 }
 
-// nextPeriod returns the time until the next observation for t, which is not met. It is a quarter of the time in which usage
-// would reach t, from 100 ms to 10 s.
+// nextPeriod returns the time until the next observation for the threshold t, which is not met. It is a quarter of the time
+// after which t is expected to be met, limited to the range from 100 ms to 10 s.
 func (s readingSample) nextPeriod(reading Reading, t Threshold) time.Duration {
 	left := -float64(reading.amountMissing(t, false))
 	speed := max(s.speed, float64(reading.Capacity)/reading.Signal.minExhaustSeconds())

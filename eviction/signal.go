@@ -30,7 +30,7 @@ const (
 // numSignals is the number of signals for which thresholds can be set.
 const numSignals = 9
 
-// nodeSignals returns the signals that thresholds may have, in the order in which decisions handle them.
+// nodeSignals returns all signals that a threshold can have, in the order in which decisions check them.
 func nodeSignals() [numSignals]Signal {
 	return [...]Signal{
 		MemoryAvailable, AllocatableMemoryAvailable, NodeFSAvailable, NodeFSInodesFree,
@@ -38,7 +38,7 @@ func nodeSignals() [numSignals]Signal {
 	}
 }
 
-// index returns the position of s in nodeSignals, or -1 if it is no signal of a threshold.
+// index returns the position of s in nodeSignals. It returns -1 if a threshold cannot have the signal s.
 func (s Signal) index() int {
 	switch s {
 	case MemoryAvailable:
@@ -75,7 +75,7 @@ const (
 	PIDs             Resource = "pids"
 )
 
-// Resource returns the resource that s measures; empty for limits of local storage.
+// Resource returns the resource that s measures. It returns "" for the signals of local storage limits.
 func (s Signal) Resource() Resource {
 	switch s {
 	case MemoryAvailable, AllocatableMemoryAvailable:
@@ -108,7 +108,8 @@ func nodeConditions() [numConditions]Condition {
 	return [...]Condition{MemoryPressure, DiskPressure, PIDPressure}
 }
 
-// Condition returns the node condition that is true while a threshold of s is met; empty if s is no signal of a threshold.
+// Condition returns the node condition that is true while a threshold of s is met. It returns "" if a threshold cannot have
+// the signal s.
 func (s Signal) Condition() Condition {
 	if i := s.conditionIndex(); i >= 0 {
 		return nodeConditions()[i]
@@ -116,7 +117,7 @@ func (s Signal) Condition() Condition {
 	return ""
 }
 
-// conditionIndex returns the index in nodeConditions of the condition of s, or -1.
+// conditionIndex returns the index of the condition of s in nodeConditions, or -1 if s has no condition.
 func (s Signal) conditionIndex() int {
 	switch s.Resource() {
 	case Memory:

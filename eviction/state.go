@@ -45,7 +45,7 @@ type reclaimState struct {
 	noVictimSince time.Time   // since when there is no pod to evict after the reclaim; zero: there is one
 }
 
-// isRunning reports whether the reclaim has started, has not ended, and is within its timeout.
+// isRunning reports whether the reclaim is running. A reclaim that has exceeded its timeout no longer counts as running.
 func (r reclaimState) isRunning(now time.Time) bool {
 	return !r.begun.IsZero() && r.ended.IsZero() && now.Before(r.deadline())
 }
@@ -60,7 +60,8 @@ func (r reclaimState) deadline() time.Time {
 // numReclaims is the number of resources that are reclaimed independently.
 const numReclaims = 3
 
-// reclaimIndex returns the index of the resource of s in State.reclaims; -1 if it cannot be reclaimed.
+// reclaimIndex returns the index in State.reclaims of the resource that s measures. It returns -1 if this resource cannot be
+// reclaimed.
 func (s Signal) reclaimIndex() int {
 	switch s.Resource() {
 	case Memory:
@@ -74,8 +75,8 @@ func (s Signal) reclaimIndex() int {
 	}
 }
 
-// withReclaimStarted sets the start of reclaim to now, and returns the changed state and reclaim. Its timeout then begins with
-// the call and not with the earlier decision.
+// withReclaimStarted records that the reclaim starts now, so that its timeout does not begin with the earlier decision. It
+// returns the changed state and the changed reclaim.
 func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclaim) {
 	if s.isCurrent(reclaim) {
 		reclaim.begun = now
@@ -84,14 +85,16 @@ func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclai
 	return s, reclaim
 }
 
-// isCurrent reports whether reclaim is the last one for its resource. A later decision may have replaced it.
+// isCurrent reports whether reclaim is the last reclaim of its resource. It returns false if a later decision has started
+// another one.
 func (s State) isCurrent(reclaim Reclaim) bool {
 	i := reclaim.Signal.reclaimIndex()
 	return i >= 0 && !reclaim.begun.IsZero() && s.reclaims[i].begun.Equal(reclaim.begun)
 }
 
-// Reclaimed returns the state after reclaim has ended and freed an amount, in the unit of its signal. It returns s unchanged if a
-// later reclaim of the resource has started. The next decision needs an observation made after the reclaim has ended.
+// Reclaimed returns the state after a reclaim has ended. The freed amount is in the unit of the reclaim's signal. If a later
+// reclaim of the resource has started, Reclaimed returns s unchanged. The next decision needs an observation made after the
+// end of the reclaim.
 func (s State) Reclaimed(reclaim Reclaim, freed int64, now time.Time) State {
 	if i := reclaim.Signal.reclaimIndex(); s.isCurrent(reclaim) {
 		s.reclaims[i].ended, s.reclaims[i].freed = now, freed
@@ -105,9 +108,9 @@ func (s State) Evicted(uid string) State {
 	return s
 }
 
-// withAbandoned returns the state in which the eviction of the pod blocks no other eviction: the pod was killed without the
-// runtime, or its eviction failed. The pod is not selected again before until. If the pod was abandoned before, the later time
-// applies.
+// withAbandoned returns a state in which the eviction of the pod no longer blocks other evictions. This applies to a pod
+// that was killed without the runtime, or whose eviction has failed. The pod is not selected again before the time until. If
+// the pod was abandoned before, the later time applies.
 func (s State) withAbandoned(uid string, until time.Time) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
@@ -129,14 +132,15 @@ const (
 	retryAfter = 10 * time.Second
 )
 
-// withVictim returns the state after the eviction of a pod has started. Until deadline, it blocks the eviction of other pods.
+// withVictim returns the state after an eviction of the pod has started. The eviction of other pods is blocked until the
+// deadline, unless the pod terminates before.
 func (s State) withVictim(uid string, deadline time.Time) State {
 	s.victims = append(slices.Clone(s.victims), victim{uid: uid, deadline: deadline, expires: deadline.Add(forgetAfter)})
 	return s
 }
 
-// withAdopted returns the state with a new victim whose eviction was started elsewhere. It is killed 30 s before deadline if it
-// still runs.
+// withAdopted returns the state with a victim whose eviction was started elsewhere. If the victim still runs 30 s before the
+// deadline, it is killed.
 func (s State) withAdopted(uid string, deadline time.Time) State {
 	s = s.withVictim(uid, deadline)
 	v := &s.victims[len(s.victims)-1]
@@ -144,7 +148,8 @@ func (s State) withAdopted(uid string, deadline time.Time) State {
 	return s
 }
 
-// withKillStarted returns the state after a kill of the adopted victim with this UID was started, so that it is not killed again.
+// withKillStarted records that the adopted victim with this UID is being killed, so that it is not killed again. It returns
+// the changed state.
 func (s State) withKillStarted(uid string) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
@@ -155,12 +160,14 @@ func (s State) withKillStarted(uid string) State {
 	return s
 }
 
-// isVictim reports whether the eviction of the pod has started, unless its record has expired.
+// isVictim reports whether the pod is recorded as a victim, which means that its eviction has started. A record expires some
+// time after the eviction.
 func (s State) isVictim(uid string) bool {
 	return slices.ContainsFunc(s.victims, func(v victim) bool { return v.uid == uid })
 }
 
-// blockedUntil returns the latest deadline of all victims, before which no other pod is evicted; the zero time if there are none.
+// blockedUntil returns the time until which no other pod is evicted, which is the latest deadline of all victims. It returns
+// the zero time if no victim has a deadline.
 func (s State) blockedUntil() (until time.Time) {
 	for _, v := range s.victims {
 		if v.deadline.After(until) {
@@ -170,7 +177,8 @@ func (s State) blockedUntil() (until time.Time) {
 	return until
 }
 
-// dropExpired removes victims whose record has expired at now. Times after now, which a clock set back leaves, become now.
+// dropExpired removes the victims whose record has expired. It replaces other times that are in the future by now, because
+// they show that the clock was set back.
 func (s State) dropExpired(now time.Time) State {
 	if slices.ContainsFunc(s.victims, func(v victim) bool { return !v.expires.After(now) }) {
 		s.victims = slices.DeleteFunc(slices.Clone(s.victims), func(v victim) bool { return !v.expires.After(now) })

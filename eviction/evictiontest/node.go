@@ -87,7 +87,7 @@ func NewNode(opts Options) *Node {
 	return &Node{opts: opts, now: time.Now(), cache: opts.Cache, unused: opts.Unused}
 }
 
-// StartPod starts pod p. It panics if a pod with the same UID is running.
+// StartPod starts the pod p. It panics if a pod with the same UID is already running.
 func (n *Node) StartPod(p Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,14 +101,15 @@ func (n *Node) StartPod(p Pod) {
 	})
 }
 
-// HangRuntime makes the simulated runtime hang if hung is true, and recover otherwise. While it hangs, Evict blocks.
+// HangRuntime makes the simulated runtime hang if hung is true. Otherwise the runtime works again. While the runtime hangs,
+// Evict blocks.
 func (n *Node) HangRuntime(hung bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.hung = hung
 }
 
-// FailObservations makes every following observation return err. A nil err makes observations succeed again.
+// FailObservations makes all later observations return err. If err is nil, observations succeed again.
 func (n *Node) FailObservations(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,7 +124,7 @@ func (n *Node) Events() []Event {
 	return slices.Clone(n.events)
 }
 
-// EventUIDs returns the UIDs of the pods in the recorded events of this kind, oldest first.
+// EventUIDs returns the pod UIDs of the recorded events with this kind, oldest first.
 func (n *Node) EventUIDs(kind string) (uids []string) {
 	for _, e := range n.Events() {
 		if e.Kind == kind {
@@ -187,7 +188,8 @@ func (n *Node) Candidates(ctx context.Context) (list []eviction.Candidate, err e
 	return list, nil
 }
 
-// Reclaim frees up to request.Missing bytes of caches for ReclaimCache. For other kinds it frees Options.Unused after FreeDelay.
+// Reclaim implements [eviction.Actor]. A request for caches frees up to request.Missing bytes of them at once. Any other
+// request frees the bytes of Options.Unused; they become available after Options.FreeDelay.
 func (n *Node) Reclaim(_ context.Context, request eviction.Reclaim) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,7 +206,8 @@ func (n *Node) Reclaim(_ context.Context, request eviction.Reclaim) (int64, erro
 	return took, nil
 }
 
-// Evict blocks until the victim has terminated: after its StopTime, but at the latest after its grace period and KillDelay.
+// Evict blocks until the pod of victim has terminated. The pod terminates after its StopTime, or after victim.Grace plus
+// Options.KillDelay if that is earlier. While the runtime hangs, Evict blocks until ctx ends.
 func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	n.mu.Lock()
 	n.advanceTo(time.Now())
@@ -239,7 +242,7 @@ func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	return fmt.Errorf("evict pod %s: %w", victim.UID, ctx.Err())
 }
 
-// LimitMemory stops the memory growth of the running pod with this UID.
+// LimitMemory stops the growth of the memory usage of the pod with this UID.
 func (n *Node) LimitMemory(_ context.Context, uid string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -261,7 +264,7 @@ func (n *Node) Kill(_ context.Context, uid string) error {
 	return nil
 }
 
-// endPod stops the pod and records an event of this kind. It returns false, and records nothing, if the pod is not running.
+// endPod terminates the pod and records an event of this kind. If the pod is not running, it does nothing and returns false.
 func (n *Node) endPod(uid, kind string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -280,7 +283,8 @@ func (n *Node) removePod(uid, kind string) bool {
 	return true
 }
 
-// advanceTo simulates the node from its current time up to now. When memory runs out, it kills the pod that uses the most.
+// advanceTo simulates the node from its current time up to now. If the memory is used up, it kills the pod that uses the
+// most.
 func (n *Node) advanceTo(now time.Time) {
 	for n.now.Before(now) {
 		step := now.Sub(n.now).Seconds()

@@ -23,8 +23,8 @@ const (
 	ruleReturns    = "Observer: Methods must return soon after their context has ended."
 )
 
-// TestObserver checks an observer of a node that runs at least one pod against the documentation of [eviction.Observer],
-// [eviction.Reading] and [eviction.Candidate].
+// TestObserver checks an observer against the documentation of [eviction.Observer], [eviction.Reading] and
+// [eviction.Candidate]. The observed node must run at least one pod.
 func TestObserver(t *testing.T, newObserver func(t *testing.T) eviction.Observer) {
 	t.Helper()
 	for name, check := range map[string]func(c *suite.Check, o eviction.Observer){"Signals": checkSignals, "Candidates": checkCandidates, "Ended": checkEndedContext} {

@@ -18,9 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Reclaim frees the resource of request, and returns the freed amount. For memory, it makes the kernel reclaim caches. For a
-// disk, it removes the containers of terminated pods, and then unused images until request.Missing bytes are free. If inodes are
-// short, it removes all unused images, because the inodes of an image are unknown.
+// Reclaim frees the requested resource and returns the freed amount. For memory, it makes the kernel reclaim caches. For a
+// disk, it removes the containers of terminated pods, and then unused images until request.Missing bytes are free. If inodes
+// are missing, it removes all unused images, because the number of inodes per image is unknown.
 func (n *Node) Reclaim(ctx context.Context, request eviction.Reclaim) (int64, error) {
 	if request.Kind == eviction.ReclaimCache {
 		if n.opts.Machine == nil {
@@ -49,7 +49,8 @@ func (n *Node) Reclaim(ctx context.Context, request eviction.Reclaim) (int64, er
 	return int64(min(freed, math.MaxInt64)), errors.Join(errs...)
 }
 
-// countObjects returns the number of pod sandboxes and containers in the runtime, or zero without NodeOptions.RuntimePods.
+// countObjects returns the number of pod sandboxes and containers in the runtime. It returns zero if NodeOptions.RuntimePods
+// is nil.
 func (n *Node) countObjects() (count int) {
 	if n.opts.RuntimePods == nil {
 		return 0
@@ -61,8 +62,8 @@ func (n *Node) countObjects() (count int) {
 	return count
 }
 
-// Evict records the event of the eviction, and returns when the pod has terminated. The event and the pod status name the
-// containers that use more than they request.
+// Evict records the eviction event, evicts the pod, and returns when the pod has terminated. The event and the pod status
+// name the containers that use more of the resource than they request.
 func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	state, ok := n.opts.Pods().Pod(victim.UID)
 	if !ok || state.Spec == nil {
@@ -86,7 +87,8 @@ func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	return nil
 }
 
-// LimitMemory sets memory.high of the pod's cgroup to its current usage, so that the pod cannot use more memory.
+// LimitMemory sets memory.high of the pod's cgroup to its current memory usage. The kernel then slows the pod down if it
+// needs more memory.
 func (n *Node) LimitMemory(ctx context.Context, uid string) error {
 	path, err := n.cgroupPath(uid)
 	if err != nil {
@@ -100,7 +102,7 @@ func (n *Node) LimitMemory(ctx context.Context, uid string) error {
 	return n.opts.Cgroups.Apply(ctx, path, cgroups.Resources{MemoryHigh: &high})
 }
 
-// Kill kills all processes in the cgroup of the pod with this UID, without the runtime.
+// Kill kills all processes in the pod's cgroup. It does not call the runtime, which may hang.
 func (n *Node) Kill(ctx context.Context, uid string) error {
 	path, err := n.cgroupPath(uid)
 	if err != nil {
@@ -109,8 +111,8 @@ func (n *Node) Kill(ctx context.Context, uid string) error {
 	return n.opts.Cgroups.Kill(ctx, path)
 }
 
-// cgroupPath returns the path of the pod's cgroup. It fails if NodeOptions.Cgroups is nil or the Reconciler does not manage the
-// pod.
+// cgroupPath returns the path of the pod's cgroup. It returns an error if NodeOptions.Cgroups is nil, or if NodeOptions.Pods
+// does not know the pod.
 func (n *Node) cgroupPath(uid string) (cgroups.Path, error) {
 	if n.opts.Cgroups == nil {
 		return "", fmt.Errorf("cgroup of pod %s: NodeOptions.Cgroups is nil: %w", uid, errors.ErrUnsupported)

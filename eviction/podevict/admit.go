@@ -21,12 +21,12 @@ type Refusal struct {
 // Error returns Message.
 func (r *Refusal) Error() string { return r.Message }
 
-// Admit returns a [*Refusal] for a pod that must not run while the node has these conditions, else nil. It admits critical pods.
-// If the only condition is memory pressure, it also admits pods that request any resource or tolerate the taint of memory
-// pressure. Source: Admit in pkg/kubelet/eviction/eviction_manager.go.
+// Admit returns a [*Refusal] if the pod must not run while the node has these conditions. It admits critical pods. If the
+// only condition is memory pressure, it also admits pods that request any resource or tolerate the taint of memory pressure.
+// Source: Admit in pkg/kubelet/eviction/eviction_manager.go.
 //
-// evicted means that the pod was evicted and waits for the recovery of the node, see [Options].EvictStatic. Unless it has a
-// critical priority, such a pod is rejected while the node has any condition.
+// The argument evicted is true for a pod that was evicted and waits until the node has recovered, see [Options].EvictStatic.
+// Such a pod is admitted under pressure only if it has a critical priority.
 func Admit(pod *corev1.Pod, conditions []eviction.Condition, evicted bool) error {
 	onlyMemory := len(conditions) == 1 && conditions[0] == eviction.MemoryPressure
 	switch {

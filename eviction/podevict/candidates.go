@@ -26,8 +26,8 @@ type Options struct {
 	Evicting func(pod *corev1.Pod) bool
 }
 
-// Candidates returns a candidate for each of pods, at the same index, with its usage from summary. Pods without stats in summary
-// are not Measured. Invalid numbers count as zero, and the error names them.
+// Candidates returns one candidate per pod, in the order of pods. It reads the usage from summary. A pod without stats in
+// summary gets a candidate with Measured false. Invalid numbers count as zero, and the error names them.
 func Candidates(pods []*corev1.Pod, summary *statsapi.Summary, opts Options) ([]eviction.Candidate, error) {
 	byUID := make(map[string]*statsapi.PodStats, len(summary.Pods))
 	for i := range summary.Pods {
@@ -43,8 +43,8 @@ func Candidates(pods []*corev1.Pod, summary *statsapi.Summary, opts Options) ([]
 	return list, errors.Join(errs...)
 }
 
-// fillCandidate sets the fields of c from pod and stats. A nil stats leaves the pod unmeasured. The error names an invalid
-// number, which counts as zero.
+// fillCandidate sets the fields of c. If stats is nil, the usage of the pod is unknown, and c.Measured stays false. An
+// invalid number counts as zero, and the error names it.
 func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, opts Options) error {
 	c.UID, c.Name = string(pod.UID), pod.Namespace+"/"+pod.Name
 	c.Critical = isCritical(pod, opts.EvictStatic)
@@ -82,8 +82,8 @@ func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodSt
 	return m.err
 }
 
-// isCritical reports whether the pod must never be evicted, because it has a critical priority or is static. If evictStatic is
-// true, a static pod also needs a critical priority.
+// isCritical reports whether the pod must never be evicted, because it is static or has a critical priority. If evictStatic
+// is true, static pods without a critical priority may be evicted.
 func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	if evictStatic && qos.IsStatic(pod) && !qos.IsMirror(pod) {
 		return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority
@@ -95,7 +95,8 @@ func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 // k8s.io/kubernetes/pkg/apis/scheduling.
 const criticalPriority = 2_000_000_000
 
-// secondsToDuration converts seconds. A value out of range becomes the nearest time.Duration in full seconds.
+// secondsToDuration converts seconds to a duration. If the duration would overflow, it returns the longest one of the same
+// sign.
 func secondsToDuration(seconds int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Second)
 	return time.Duration(max(min(seconds, most), -most)) * time.Second
@@ -107,7 +108,8 @@ type statsReader struct {
 	err error // the first error
 }
 
-// toInt64 returns *n, or zero if n is nil. For a number above 2^63-1 it returns zero and stores an error that names field.
+// toInt64 returns *n, or zero if n is nil. If *n is above 2^63-1, it returns zero and records an error with the name of the
+// field.
 func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	switch {
 	case n == nil:
@@ -122,7 +124,8 @@ func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	}
 }
 
-// addUsage adds the used bytes and inodes of filesystem to usage. field names filesystem in errors.
+// addUsage adds the used bytes and inodes of a filesystem to usage. The argument field is the name of the filesystem for
+// errors.
 func (m *statsReader) addUsage(usage *eviction.Usage, field string, filesystem *statsapi.FsStats) {
 	if filesystem == nil {
 		return
@@ -131,7 +134,7 @@ func (m *statsReader) addUsage(usage *eviction.Usage, field string, filesystem *
 	usage.Inodes = addSaturated(usage.Inodes, m.toInt64(field+".inodesUsed", filesystem.InodesUsed))
 }
 
-// addVolumes adds the usage of the pod's volumes on local disks to usage. Source: localVolumeNames in
+// addVolumes adds the usage of the pod's volumes to usage. Only volumes on local disks count. Source: localVolumeNames in
 // pkg/kubelet/eviction/helpers.go.
 func (m *statsReader) addVolumes(usage *eviction.Usage, stats []statsapi.VolumeStats) {
 	if len(stats) == 0 {
@@ -151,7 +154,7 @@ func (m *statsReader) addVolumes(usage *eviction.Usage, stats []statsapi.VolumeS
 	}
 }
 
-// addSaturated returns a+b, at most 2^63-1. Neither may be negative.
+// addSaturated returns a+b, or 2^63-1 if the sum is greater. Neither a nor b may be negative.
 func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

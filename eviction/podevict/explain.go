@@ -36,9 +36,9 @@ type Explanation struct {
 	Annotations map[string]string     // of the event; nil: none
 }
 
-// Explain returns reason, message, conditions and annotations for the eviction of pod. It extends the message of victim by the
-// containers that use more of the starved resource than they request, according to summary. Source: evictionMessage in
-// pkg/kubelet/eviction/helpers.go.
+// Explain returns the reason, the message, the conditions and the event annotations for an evicted pod. It extends the
+// message of victim by a sentence for each container that uses more of the starved resource than it requests. It reads the
+// usage from summary. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
 func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summary) Explanation {
 	why := Explanation{Reason: ReasonEvicted, Message: victim.Message}
 	starved := victim.Signal.Resource()
@@ -54,14 +54,16 @@ func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summar
 	return why
 }
 
-// disruptionCondition returns the pod condition DisruptionTarget with status True, reason TerminationByKubelet and the message.
+// disruptionCondition returns the pod condition DisruptionTarget with this message. Its status is True and its reason is
+// TerminationByKubelet.
 func disruptionCondition(message string) corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: message,
 	}
 }
 
-// findPodStats returns the stats of the pod in summary, the last if there are several, or nil.
+// findPodStats returns the stats of the pod with this UID, or nil. If summary has several stats of the pod, it returns the
+// last.
 func findPodStats(summary *statsapi.Summary, uid string) (found *statsapi.PodStats) {
 	for i := range summary.Pods {
 		if summary.Pods[i].PodRef.UID == uid {
@@ -78,8 +80,8 @@ func (x *Explanation) setAnnotation(key, value string) {
 	x.Annotations[key] = value
 }
 
-// explainPod adds a sentence and annotations about the pod's memory usage, if memory is starved and the pod has a pod-level
-// memory request.
+// explainPod adds a sentence and annotations about the memory usage of the whole pod. It does this only if memory is starved
+// and the pod has a pod-level memory request.
 func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	if starved != eviction.Memory || pod.Spec.Resources == nil || stats.Memory == nil {
 		return
@@ -97,8 +99,8 @@ func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, star
 	x.setAnnotation(OffendingPodUsageKey, used.String())
 }
 
-// explainContainers adds a sentence for each container that uses more of the starved resource than it requests, and annotations
-// with the names and usages of these containers.
+// explainContainers adds a sentence for each container that uses more of the starved resource than it requests. It also adds
+// annotations with the names and usages of these containers.
 func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	var names, usages []string
 	for i := range stats.Containers {
@@ -117,8 +119,8 @@ func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStat
 	x.setAnnotation(OffendingContainersUsageKey, strings.Join(usages, ","))
 }
 
-// formatExcess returns the kubelet's sentence that a pod or container uses more of the starved resource than it requests. kind is
-// "Pod" or "Container".
+// formatExcess returns the kubelet's sentence about a pod or container that uses more of the starved resource than it
+// requests. The argument kind is "Pod" or "Container".
 func formatExcess(kind, name string, used *resource.Quantity, request resource.Quantity, starved eviction.Resource) string {
 	request = request.DeepCopy() // String writes to it
 	return fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, used.String(), request.String(), starved)

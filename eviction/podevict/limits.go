@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// findExceededLimit returns a limit of local storage that the pod exceeds, or nil. It checks the size limits of emptyDirs first,
-// then the limit of the pod, then the limits of containers. Source: localStorageEviction in
+// findExceededLimit returns the first limit of local storage that the pod exceeds, or nil. It checks the size limits of
+// emptyDir volumes, then the limit of the whole pod, then the limits of single containers. Source: localStorageEviction in
 // pkg/kubelet/eviction/eviction_manager.go.
 func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	if e := checkEmptyDirs(pod, stats); e != nil {
@@ -29,7 +29,8 @@ func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout evictio
 	return checkContainerLimits(pod, stats, layout)
 }
 
-// checkEmptyDirs returns the size limit of the first emptyDir that exceeds it, or nil.
+// checkEmptyDirs returns the first size limit of an emptyDir volume that the volume exceeds. It returns nil if there is
+// none.
 func checkEmptyDirs(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -49,7 +50,7 @@ func checkEmptyDirs(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Exceede
 	return nil
 }
 
-// volumeUsed returns the used bytes of the named volume, or nil if stats does not have them.
+// volumeUsed returns the used bytes of the volume with this name. It returns nil if they were not measured.
 func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 	for i := range stats.VolumeStats {
 		if stats.VolumeStats[i].Name == name {
@@ -59,7 +60,7 @@ func volumeUsed(stats *statsapi.PodStats, name string) (used *uint64) {
 	return used
 }
 
-// checkPodLimit returns the ephemeral-storage limit of the whole pod if its usage exceeds the limit, else nil.
+// checkPodLimit returns the pod's total limit of ephemeral storage if the pod exceeds it, otherwise nil.
 func checkPodLimit(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	if !hasStorageLimit(pod) {
 		return nil
@@ -78,8 +79,8 @@ func checkPodLimit(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.Exceeded
 	}
 }
 
-// hasStorageLimit reports whether the pod, a container or the overhead has a limit of ephemeral storage. It is a cheap check,
-// because most pods have none.
+// hasStorageLimit reports whether the pod has any limit of ephemeral storage. It is a cheap check before the exact
+// computation, because most pods have none.
 func hasStorageLimit(pod *corev1.Pod) bool {
 	has := func(list corev1.ResourceList) bool { _, ok := list[corev1.ResourceEphemeralStorage]; return ok }
 	for c := range containers.NotEphemeral(&pod.Spec) {
@@ -90,8 +91,8 @@ func hasStorageLimit(pod *corev1.Pod) bool {
 	return has(pod.Spec.Overhead) || pod.Spec.Resources != nil && has(pod.Spec.Resources.Limits)
 }
 
-// checkContainerLimits returns the ephemeral-storage limit of the first container that exceeds it, or nil. Logs count, and with
-// layout SingleFS also the writable layer.
+// checkContainerLimits returns the first ephemeral-storage limit of a container that the container exceeds, or nil. The
+// usage of a container is the size of its logs. In the layout SingleFS the writable layer counts too.
 func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	for i := range stats.Containers {
 		s := &stats.Containers[i]
@@ -113,8 +114,8 @@ func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout evic
 	return nil
 }
 
-// storageLimit returns the ephemeral-storage limit of the named container, or nil. It ignores init and ephemeral containers,
-// except sidecars.
+// storageLimit returns the ephemeral-storage limit of the container with this name. It returns nil if the container has no
+// limit, or is neither a regular container nor a sidecar.
 func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	c := containers.Find(&pod.Spec, name)
 	if c.Container == nil || c.Kind != containers.Regular && !c.IsSidecar() {
@@ -127,7 +128,8 @@ func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	return &limit
 }
 
-// usedBytes returns the used bytes of filesystem. An unknown number and an invalid one above 2^63-1 count as zero.
+// usedBytes returns the used bytes of a filesystem. It returns zero if they were not measured or are invalid, which means
+// above 2^63-1.
 func usedBytes(filesystem *statsapi.FsStats) uint64 {
 	if filesystem == nil || filesystem.UsedBytes == nil || *filesystem.UsedBytes > math.MaxInt64 {
 		return 0
@@ -135,7 +137,7 @@ func usedBytes(filesystem *statsapi.FsStats) uint64 {
 	return *filesystem.UsedBytes
 }
 
-// exceeds reports whether used is above limit. It returns false for an invalid number above 2^63-1.
+// exceeds reports whether used is above limit. It returns false if used is invalid, which means above 2^63-1.
 func exceeds(used uint64, limit *resource.Quantity) bool {
 	if used > math.MaxInt64 {
 		return false

@@ -115,7 +115,7 @@ var (
 	_ eviction.Killer        = (*Node)(nil)
 )
 
-// NewNode returns a Node and creates its evictor. It starts nothing: call [Node.Run]. The error names the invalid or missing
+// NewNode returns a Node with its own evictor. It starts nothing: call [Node.Run]. The error names the invalid or missing
 // option.
 func NewNode(opts NodeOptions) (*Node, error) {
 	switch {
@@ -140,11 +140,11 @@ func NewNode(opts NodeOptions) (*Node, error) {
 	return n, nil
 }
 
-// Evictor returns the evictor of the node. Callers may use its Status and Wake, but only [Node.Run] runs it.
+// Evictor returns the evictor of the node. Callers may use its Status and Wake, but must not call its Run: [Node.Run] does.
 func (n *Node) Evictor() *eviction.Evictor { return n.evictor }
 
-// Run runs the evictor until ctx ends, and wakes it when the kernel reports memory pressure. It returns nil after all its
-// goroutines have ended. A second call returns an error at once.
+// Run runs the evictor until ctx ends. It wakes the evictor when the kernel reports memory pressure. It returns nil after
+// all its goroutines have returned. A second call returns an error at once.
 func (n *Node) Run(ctx context.Context) error {
 	if err := n.guard.Begin(); err != nil {
 		return fmt.Errorf("podevict.Node: %w", err)
@@ -160,8 +160,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.evictor.Run(ctx)
 }
 
-// watchPressure wakes the evictor when the kernel reports that processes wait for memory. It returns when ctx ends or the kernel
-// cannot report this.
+// watchPressure wakes the evictor when the kernel reports memory pressure. It returns when ctx ends, or at once if the
+// kernel cannot report memory pressure.
 func (n *Node) watchPressure(ctx context.Context) {
 	trigger := cgroups.Trigger{File: "memory.pressure", Stall: 50 * time.Millisecond, Window: 2 * time.Second}
 	err := n.opts.Machine.Watch(ctx, "", []cgroups.Trigger{trigger}, func(cgroups.Trigger) {
@@ -173,8 +173,8 @@ func (n *Node) watchPressure(ctx context.Context) {
 	}
 }
 
-// Admit implements lifecycle.Options.Admit. It returns a *podstatus.Rejection if pod must not start under the current node
-// conditions: see the function [Admit].
+// Admit implements lifecycle.Options.Admit. It returns a *podstatus.Rejection if the pod must not start while the node has
+// its current conditions. The function [Admit] has the rules.
 func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	n.mu.Lock()
 	delete(n.evicted, string(pod.UID))
@@ -187,7 +187,8 @@ func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error 
 	return err
 }
 
-// Signals measures the eviction signals of the node. The observation has the layout and the readings, but no candidates.
+// Signals implements [eviction.Observer]. It measures the eviction signals of the node. The observation has the layout and
+// the readings, but no candidates.
 func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	s, err := n.opts.Measurer.Signals(ctx)
 	o := Observe(&s)
@@ -197,7 +198,7 @@ func (n *Node) Signals(ctx context.Context) (eviction.Observation, error) {
 	return o, err
 }
 
-// Candidates measures the pods that the Reconciler manages, and returns one candidate per pod. The error names failed
+// Candidates measures all active pods that the Reconciler manages, and returns one candidate per pod. The error names failed
 // measurements; the result is valid even then.
 func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	s, err := n.opts.Measurer.Summary(ctx)
@@ -219,13 +220,13 @@ func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	return list, errors.Join(err, wrong)
 }
 
-// isEvicting reports whether the pod was evicted; it may still run.
+// isEvicting reports whether the pod was evicted. Its containers may still run.
 func (n *Node) isEvicting(pod *corev1.Pod) bool {
 	state, _ := n.opts.Pods().Pod(string(pod.UID))
 	return state.Evicted
 }
 
-// dropRemoved deletes the UIDs of pods that no longer exist from n.evicted, the set of temporarily evicted pods.
+// dropRemoved removes pods that no longer exist from n.evicted, the UIDs of the temporarily evicted pods.
 func (n *Node) dropRemoved() {
 	n.mu.Lock()
 	uids := slices.Collect(maps.Keys(n.evicted))
@@ -239,8 +240,8 @@ func (n *Node) dropRemoved() {
 	}
 }
 
-// reportNoAdmit reports an error if a temporarily evicted pod in active runs again and Admit was not called for it. It does so
-// once per Node.
+// reportNoAdmit reports an error if an active pod was temporarily evicted and runs again without a call of [Node.Admit]. It
+// reports only one such error per Node.
 func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	running := map[string]*corev1.Pod{}
 	for _, pod := range active {

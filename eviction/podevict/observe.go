@@ -9,8 +9,9 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Observe converts signals, the result of a stats.Collector, to an observation without candidates. It derives the filesystem
-// layout from the device numbers. A signal may get two readings: the evictor uses the one with less available.
+// Observe converts the signals that a stats.Collector has measured to an observation without candidates. It derives the
+// filesystem layout from the device numbers. A signal may get two readings; the evictor then uses the one with less
+// available.
 func Observe(signals *stats.Signals) (o eviction.Observation) {
 	switch {
 	case signals.ImageDevice == signals.NodeDevice || signals.ImageDevice == 0:

@@ -22,8 +22,8 @@ type Shortage struct {
 // ReasonPreempting is the reason in the status and event of a preempted pod.
 const ReasonPreempting = "Preempting"
 
-// ExplainPreemption returns reason, message and condition for a pod selected by [Preempt]. The pod terminates with its own grace
-// period. Source: pkg/kubelet/preemption/preemption.go.
+// ExplainPreemption returns the reason, the message and the condition for a pod that [Preempt] has selected. The kubelet
+// lets the pod terminate with its own grace period. Source: pkg/kubelet/preemption/preemption.go.
 func ExplainPreemption() Explanation {
 	return Explanation{
 		Reason: ReasonPreempting, Message: "Preempted in order to admit critical pod",
@@ -31,7 +31,8 @@ func ExplainPreemption() Explanation {
 	}
 }
 
-// canPreempt reports whether pod may preempt other: pod is critical and other is not, or pod has a higher priority than other.
+// canPreempt reports whether other may be evicted to make room for pod. This is the case if only pod is critical, or if pod
+// has a higher priority.
 func canPreempt(pod, other *corev1.Pod) bool {
 	if qos.IsCritical(pod) && !qos.IsCritical(other) {
 		return true
@@ -39,12 +40,12 @@ func canPreempt(pod, other *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && other.Spec.Priority != nil && *pod.Spec.Priority > *other.Spec.Priority
 }
 
-// Preempt selects pods from others whose eviction makes room for pod, which is usually critical. It selects few pods of each QoS
-// class: Guaranteed pods only if all Burstable and BestEffort pods are not enough, and Burstable pods only if all BestEffort pods
-// are not enough.
+// Preempt selects the pods of others to evict so that pod fits on the node. It selects Burstable pods only if all BestEffort
+// pods are not enough, and Guaranteed pods only if all Burstable and BestEffort pods are not enough. In each QoS class it
+// selects few pods.
 //
-// The result is ordered from BestEffort to Guaranteed. The error names the amounts that are missing even after the eviction of
-// all pods that pod may preempt. Preempt changes no pod. Source: pkg/kubelet/preemption/preemption.go.
+// The result is ordered from BestEffort to Guaranteed. If all pods that may be evicted are not enough, the error names the
+// amounts that remain missing. Preempt itself evicts no pod. Source: pkg/kubelet/preemption/preemption.go.
 func Preempt(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) ([]*corev1.Pod, error) {
 	c := newPreemption(pod, others, shortages)
 	if missing := subtractRequests(c.missing, c.candidates[bestEffort], c.candidates[burstable], c.candidates[guaranteed]); !isSatisfied(missing) {
@@ -103,8 +104,8 @@ func newPreemption(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) 
 	return c
 }
 
-// requestedAmount returns the pod's request of a resource, for CPU in millicores. Each pod requests one of the resource "pods".
-// Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
+// requestedAmount returns the pod's request of the named resource. The unit for CPU is millicores. Each pod requests one of
+// the resource "pods". Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
 func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1
@@ -116,7 +117,7 @@ func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return qos.Value(&q)
 }
 
-// subtractRequests returns the amounts that are still missing after the eviction of all pods in lists. No amount is below zero.
+// subtractRequests returns the amounts that remain missing after all pods in lists are evicted. No amount is below zero.
 func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 	left := slices.Clone(missing)
 	for i := range left {
@@ -136,8 +137,8 @@ func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 // isSatisfied reports whether no amount is missing.
 func isSatisfied(missing []int64) bool { return slices.Max(append(missing, 0)) == 0 }
 
-// choosePods selects pods from list until no amount is missing. It always takes next the pod whose requests come closest to the
-// missing amounts. All pods of list together must be enough.
+// choosePods selects pods of list until no amount is missing. In each step it selects the pod whose requests come closest to
+// the missing amounts. The list must have enough pods.
 func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	list = slices.Clone(list)
 	for !isSatisfied(missing) {
@@ -156,8 +157,8 @@ func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	return chosen
 }
 
-// distance returns how far the eviction of r is from freeing the missing amounts; zero if it frees all. It is the sum of the
-// squared fractions that remain missing, so a smaller value is better.
+// distance returns how much of the missing amounts remains missing after the eviction of r. It is zero if nothing remains
+// missing. Otherwise it is the sum of the squares of the fractions that remain.
 func (r preemptible) distance(missing []int64) (sum float64) {
 	for i, m := range missing {
 		if rest := float64(m - r.amounts[i]); m > 0 && rest > 0 {
@@ -167,7 +168,8 @@ func (r preemptible) distance(missing []int64) (sum float64) {
 	return sum
 }
 
-// isSmaller reports whether r requests less memory than other, or as much memory and less CPU.
+// isSmaller reports whether r requests less memory than other. If both request the same memory, it compares their CPU
+// requests.
 func (r preemptible) isSmaller(other preemptible) bool {
 	if r.memory != other.memory {
 		return r.memory < other.memory
@@ -175,7 +177,8 @@ func (r preemptible) isSmaller(other preemptible) bool {
 	return r.cpu < other.cpu
 }
 
-// formatMissing formats missing, the amounts by index in shortages, for an error: for example "100 of memory".
+// formatMissing returns the missing amounts as text for an error, for example "100 of memory". The amounts are in the order
+// of c.shortages.
 func (c *preemption) formatMissing(missing []int64) string {
 	var words []string
 	for i, m := range missing {

@@ -44,8 +44,8 @@ func NewPreemptor(opts PreemptorOptions) (*Preemptor, error) {
 	return &Preemptor{opts}, nil
 }
 
-// Admit implements lifecycle.Options.Admit. It returns nil if pod fits besides others, or fits after the evictions that Admit
-// performs for a critical pod. Set lifecycle.Options.AdmitChecksNodeAffinity too.
+// Admit implements lifecycle.Options.Admit. It returns nil if the pod fits on the node together with the others. If a
+// critical pod does not fit, Admit evicts less important pods first. Set lifecycle.Options.AdmitChecksNodeAffinity too.
 func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	failures := admission.Check(pod, p.opts.Node(), others)
 	switch {
@@ -57,8 +57,8 @@ func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1
 	return failures[0].Rejection()
 }
 
-// AdmitResize implements lifecycle.Options.AdmitResize. It returns a rejection if the resized pod does not fit besides the other
-// pods; the Reconciler then defers the resize. It evicts no pod.
+// AdmitResize implements lifecycle.Options.AdmitResize. It returns a rejection if the resized pod does not fit on the node;
+// the Reconciler then defers the resize. It evicts no pod.
 func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	var others []*corev1.Pod
 	active, _ := p.opts.Pods.Active()
@@ -73,8 +73,8 @@ func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	return nil
 }
 
-// preemptFor evicts pods of others so that the critical pod fits, and returns nil once they have terminated. It returns a
-// rejection if a failure is not a lack of resources, or if evictions cannot free enough.
+// preemptFor evicts some of the other pods so that the critical pod fits, and returns nil once they have terminated. It
+// returns a rejection if evictions cannot free enough, or if a failure is not a lack of resources.
 func (p *Preemptor) preemptFor(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod, failures []admission.Failure) error {
 	var shortages []Shortage
 	for i := range failures {

@@ -14,8 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// Readings converts a stats summary to readings, sorted by signal. Signals that were not measured have no reading. The error
-// names invalid numbers, whose readings are missing too. Source: makeSignalObservations in pkg/kubelet/eviction/helpers.go.
+// Readings returns the readings in a stats summary, sorted by signal. A signal that was not measured has no reading. A
+// signal with invalid numbers has none either, and the error names it. Source: makeSignalObservations in
+// pkg/kubelet/eviction/helpers.go.
 func Readings(summary *statsapi.Summary) ([]eviction.Reading, error) {
 	b := readingBuilder{list: make([]eviction.Reading, 0, 9)}
 	b.addMemory(eviction.MemoryAvailable, summary.Node.Memory)
@@ -46,8 +47,8 @@ func (b *readingBuilder) addReading(s eviction.Signal, available, capacity int64
 	b.list = append(b.list, eviction.Reading{Signal: s, Available: available, Capacity: capacity, Time: at})
 }
 
-// addMemory adds a reading of memory. Its capacity is AvailableBytes plus WorkingSetBytes. If a cgroup exceeds its limit,
-// AvailableBytes is a negative number stored as uint64; the conversion to int64 restores the sign.
+// addMemory adds the reading of a memory signal. The capacity is AvailableBytes plus WorkingSetBytes. AvailableBytes is
+// negative if a cgroup exceeds its limit; the stats contain the negative number as uint64.
 func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.MemoryStats) {
 	if memory == nil || memory.AvailableBytes == nil || memory.WorkingSetBytes == nil {
 		return
@@ -60,7 +61,8 @@ func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.Memo
 	b.addReading(signal, int64(*memory.AvailableBytes), int64(capacity), memory.Time.Time)
 }
 
-// addFilesystem adds the readings of a filesystem: its free bytes for signal bytes, and its free inodes for signal inodes.
+// addFilesystem adds the two readings of a filesystem. The signal bytes gets the free bytes, and the signal inodes gets the
+// free inodes.
 func (b *readingBuilder) addFilesystem(bytes, inodes eviction.Signal, filesystem *statsapi.FsStats) {
 	if filesystem == nil {
 		return
