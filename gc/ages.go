@@ -40,8 +40,8 @@ type agesFile struct {
 	Images  map[string]imageAge `json:"images"`
 }
 
-// readFile reads the ages from the file. If this fails, there are none, and every image counts as first detected now. Times after
-// now, written with a wrong clock, become now.
+// readFile reads the ages from the file. If this fails, no image has an age, so that every image counts as first detected
+// now. Times in the future, written with a wrong clock, are replaced by now.
 func (a *imageAges) readFile(now time.Time) error {
 	a.images = map[string]imageAge{}
 	if a.path == "" {
@@ -69,7 +69,7 @@ func (a *imageAges) readFile(now time.Time) error {
 	return nil
 }
 
-// decodeAges parses the content of the ages file. It returns an error for another format version.
+// decodeAges parses the content of the ages file. It returns an error if the file has another format version.
 func decodeAges(data []byte) (file agesFile, err error) {
 	if err := json.Unmarshal(data, &file); err != nil {
 		return agesFile{}, err
@@ -87,8 +87,8 @@ func earlierOf(t, now time.Time) time.Time {
 	return t
 }
 
-// update sets FirstDetected and LastUsed of each image, and drops the ages of all images that are not in images. A new image
-// counts as detected at began, when the listing of images started. Source: detectImages in
+// update sets FirstDetected and LastUsed of each image. A new image counts as detected at the time began, when the listing
+// of images started. The ages of images that no longer exist are dropped. Source: detectImages in
 // pkg/kubelet/images/image_gc_manager.go.
 func (a *imageAges) update(images []Image, began, now time.Time) {
 	known := make(map[string]imageAge, len(images))
@@ -110,10 +110,11 @@ func (a *imageAges) update(images []Image, began, now time.Time) {
 	a.images = known
 }
 
-// removeImage drops the age of a removed image. If the image is pulled again, it counts as new.
+// removeImage drops the age of an image that was removed. If the image is pulled again, its age begins anew.
 func (a *imageAges) removeImage(id string) { delete(a.images, id) }
 
-// writeFile replaces the ages file atomically. After a power failure, the file may have the previous content.
+// writeFile writes the ages to their file, which it replaces atomically. After a power failure, the file may have the
+// previous content.
 func (a *imageAges) writeFile() error {
 	if a.path == "" {
 		return nil

@@ -24,8 +24,8 @@ type ContainerPolicy struct {
 	MaxContainers int
 }
 
-// DefaultContainerPolicy returns the kubelet's default policy. For each container of a pod it keeps one instance that does not
-// run. It has no minimum age and no limit per node.
+// DefaultContainerPolicy returns the kubelet's default policy. Of the instances of each pod container that do not run, it
+// keeps the newest. It has no minimum age and no limit per node.
 func DefaultContainerPolicy() ContainerPolicy {
 	return ContainerPolicy{MaxPerPodContainer: 1, MaxContainers: -1}
 }
@@ -50,7 +50,7 @@ const (
 	PodRemoved                    // no source lists the pod and nothing of it runs; all its remains are removed
 )
 
-// String returns the state as text: "active", "owned", "terminated" or "removed".
+// String returns the name of the state: "active", "owned", "terminated" or "removed".
 func (s PodState) String() string {
 	names := [...]string{"active", "owned", "terminated", "removed"}
 	if int(s) < len(names) {
@@ -59,8 +59,9 @@ func (s PodState) String() string {
 	return fmt.Sprint(uint8(s))
 }
 
-// OwnedBy returns a function for ContainerOptions.Pod. For pods for which owned returns true, and for objects without a pod, it
-// returns PodOwned; for all other pods it returns PodRemoved. Callers usually pass lifecycle.Reconciler.Owned.
+// OwnedBy returns a function for ContainerOptions.Pod. The function returns PodRemoved if owned returns false for the pod,
+// and otherwise PodOwned. It also returns PodOwned for objects without a pod. Callers usually pass
+// lifecycle.Reconciler.Owned.
 func OwnedBy(owned func(uid string) bool) func(uid string) PodState {
 	return func(uid string) PodState {
 		if uid == "" || owned(uid) {
@@ -105,8 +106,8 @@ func (s *ContainerState) mayRemove(labels map[string]string) bool {
 	return s.MayRemove == nil || s.MayRemove(labels)
 }
 
-// isRemovable reports whether all remains of a pod with state pod must be removed: its containers, sandboxes, logs and
-// directories.
+// isRemovable reports whether all remains of a pod in this state must be removed. Remains are its containers, sandboxes, logs
+// and directories.
 func (s *ContainerState) isRemovable(pod PodState) bool {
 	return pod == PodRemoved || s.IncludeTerminated && pod == PodTerminated
 }
@@ -117,9 +118,9 @@ type instanceGroup struct {
 	instances []*cri.Container
 }
 
-// PlanContainers returns the containers to remove, in this order. It plans removals only for containers that do not run: all of
-// removed pods, and of other pods the oldest ones above the limits of policy. It reads no clock and modifies nothing, and the
-// order of state.Snapshot has no influence. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanContainers returns the containers to remove, in the order of their removal. Running containers stay. Of removed pods
+// it plans all containers; of other pods, the oldest ones above the limits of the policy. It reads no clock and modifies
+// nothing. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	var out []Removal
 	units := state.groupInstances(policy.MinAge)
@@ -152,8 +153,8 @@ func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	return out
 }
 
-// groupInstances groups the removable containers that do not run by pod and container name, the newest first. It omits containers
-// younger than minAge.
+// groupInstances groups containers by pod and container name, each group sorted from the newest to the oldest. It omits
+// running containers, containers younger than minAge, and containers that must not be removed.
 func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceGroup) {
 	type key struct{ uid, name string }
 	index, pods := map[key]int{}, map[string]PodState{}
@@ -186,8 +187,8 @@ func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceG
 	return units
 }
 
-// planExcess appends the removals of the group's instances to out, oldest first, except for the newest keep instances. It drops
-// the planned instances from the group. why is the reason for the log.
+// planExcess plans the removal of the oldest instances, so that only as many remain as keep says. It appends the removals to
+// out and deletes the instances from the group. The argument why is the reason for the log.
 func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Removal {
 	for i := len(u.instances) - 1; i >= keep; i-- {
 		out = append(out, newRemoval(u.instances[i], u.pod, why))
@@ -196,7 +197,8 @@ func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Remova
 	return out
 }
 
-// newRemoval returns the planned removal of c. pod is the state of its pod, and why the reason for the log.
+// newRemoval returns the planned removal of the container c. The argument pod is the state of its pod, and why is the reason
+// for the log.
 func newRemoval(c *cri.Container, pod PodState, why string) Removal {
 	return Removal{ID: c.ID, PodUID: c.PodUID, Name: c.Name, Pod: pod, Stop: c.State == cri.ContainerUnknown, Reason: why}
 }
@@ -209,9 +211,9 @@ func compareByName(a, b *cri.Container) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Name, b.Name))
 }
 
-// PlanSandboxes returns the sandboxes to remove: all sandboxes of removed pods, and all except the newest of each other pod.
-// Ready sandboxes and sandboxes with containers stay. It reads no clock and modifies nothing. Source: evictSandboxes in
-// pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanSandboxes returns the sandboxes to remove. These are all sandboxes of removed pods, and all except the newest sandbox
+// of each other pod. Ready sandboxes and sandboxes with containers stay. It reads no clock and modifies nothing. Source:
+// evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanSandboxes(state ContainerState) []Removal {
 	holds := make(map[string]bool, len(state.Snapshot.Containers))
 	for i := range state.Snapshot.Containers {

@@ -71,8 +71,8 @@ type Containers struct {
 	passSlot  chan struct{} // full while Collect or CollectTerminated runs
 }
 
-// NewContainers returns a collector for the containers, sandboxes, logs and directories of runtime. It starts nothing. It returns
-// an error for a nil runtime or an invalid Options.Policy.
+// NewContainers returns a collector that removes the containers and sandboxes in the runtime, and their logs and
+// directories. It starts nothing. It returns an error if runtime is nil or Options.Policy is invalid.
 func NewContainers(runtime cri.Runtime, opts ContainerOptions) (*Containers, error) {
 	if err := required.Args("gc.NewContainers", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func NewContainers(runtime cri.Runtime, opts ContainerOptions) (*Containers, err
 	return g, nil
 }
 
-// Run calls [Containers.Collect] at once and then every Options.Period, until ctx ends. It logs errors and returns nil. A second
-// call of Run returns an error.
+// Run calls [Containers.Collect] at once and then every Options.Period. It logs errors. It returns nil when ctx ends. A
+// second call returns an error.
 func (g *Containers) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {
 		return err
@@ -122,13 +122,13 @@ func (g *Containers) Run(ctx context.Context) error {
 	}
 }
 
-// Collect removes the containers, then the sandboxes, then the logs and directories that the policy and the pod states permit. It
-// continues after a failed removal; the returned error joins all failures. Source: GarbageCollect in
+// Collect removes containers, then sandboxes, then logs and directories, as far as the policy and the pod states permit. It
+// continues after a failed removal. The error joins all failures. Source: GarbageCollect in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) Collect(ctx context.Context) error { return g.runPass(ctx, false) }
 
-// CollectTerminated collects like [Containers.Collect], and also removes the remains of pods in state PodTerminated. Call it when
-// the disk is full.
+// CollectTerminated does the same as [Containers.Collect], and also removes the remains of pods in state PodTerminated. Call
+// it when the disk is full.
 func (g *Containers) CollectTerminated(ctx context.Context) error { return g.runPass(ctx, true) }
 
 func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error {
@@ -175,7 +175,8 @@ func (g *Containers) readState(ctx context.Context, includeTerminated bool) (*Co
 	return &ContainerState{Snapshot: snap, Now: time.Now(), Pod: g.opts.Pod, MayRemove: g.opts.MayRemove, NotReady: !ready, IncludeTerminated: includeTerminated}, nil
 }
 
-// isStillRemovable reports whether removal is still allowed. A source may have listed its pod again since the plan.
+// isStillRemovable reports whether the planned removal is still allowed. It is not if a source has listed the pod again
+// since the plan was made.
 func isStillRemovable(state *ContainerState, removal *Removal) bool {
 	current := state.podState(removal.PodUID)
 	return current == removal.Pod || current != PodOwned && state.isRemovable(current)
@@ -192,8 +193,8 @@ const (
 // pkg/kubelet/kuberuntime/labels.go.
 const annotationGrace = "io.kubernetes.pod.terminationGracePeriod"
 
-// removeContainer removes the log of the planned container r, and then the container. If its log cannot be removed, the container
-// stays, because only the container records the path of the log.
+// removeContainer removes the log of a container, and then the container of the planned removal r. If the log cannot be
+// removed, the container stays, because only the container records the path of its log.
 func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r Removal) error {
 	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
@@ -228,8 +229,8 @@ func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r R
 	return nil
 }
 
-// unknownGracePeriod returns the grace period for stopping container c, whose state is unknown. It comes from the annotation of
-// c, and is between 2 s and 10 min.
+// unknownGracePeriod returns the grace period for stopping a container in state unknown. It is the value of the container's
+// annotation, limited to the range from 2 s to 10 min.
 func unknownGracePeriod(c *cri.Container) time.Duration {
 	seconds, err := strconv.ParseInt(c.Annotations[annotationGrace], 10, 32)
 	if err != nil {
@@ -238,8 +239,8 @@ func unknownGracePeriod(c *cri.Container) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, unknownGrace), maxUnknownGrace)
 }
 
-// readStatus returns the status of the container from cri.Inspector. Without an Inspector, it returns the container as listed in
-// s.
+// readStatus returns the current status of the container with this ID. If the runtime does not implement cri.Inspector, it
+// returns the container as listed in s.
 func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id string) (cri.Container, error) {
 	var listed cri.Container
 	for i := range s.Snapshot.Containers {
@@ -255,7 +256,7 @@ func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id strin
 	return now, err
 }
 
-// removeSandbox stops the planned sandbox r, which tears down its network, and removes it.
+// removeSandbox stops the sandbox of the planned removal r, which tears down its network. It then removes the sandbox.
 func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Removal) error {
 	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
@@ -272,8 +273,8 @@ func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Rem
 	return nil
 }
 
-// callRemove calls call, a removal method of the runtime, with the ID of r. After success it logs the removal and calls
-// Hooks.Removed.
+// callRemove removes a container or a sandbox: it calls the given method of the runtime with the ID of r. If this succeeds,
+// it logs the removal and calls Hooks.Removed.
 func (g *Containers) callRemove(ctx context.Context, call func(ctx context.Context, id string) error, r Removal) error {
 	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, r.ID) })
 	if err != nil {

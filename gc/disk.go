@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// newDiskFunc returns the function that measures the file system of images. It asks the runtime for the mount point once. While a
-// measurement hangs on a dead mount, further measurements fail at once, so that only one thread is blocked.
+// newDiskFunc returns a function that measures the file system of images. The function requests the mount point from the
+// runtime only once. While a measurement hangs, other measurements fail at once, so that at most one thread is blocked.
 func newDiskFunc(images cri.Images) func(ctx context.Context) (Disk, error) {
 	m := &diskMeter{images: images, slot: make(chan struct{}, 1)}
 	return m.measure
@@ -64,7 +64,7 @@ func (m *diskMeter) measure(ctx context.Context) (Disk, error) {
 	}
 }
 
-// findMountpoint stores the mount point of the first image file system that the runtime reports.
+// findMountpoint requests the image file systems from the runtime and stores the mount point of the first one.
 func (m *diskMeter) findMountpoint(ctx context.Context) error {
 	usage, err := m.images.ImageUsage(ctx)
 	switch {

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// statDisk returns the size and the free space of the file system at path. The call hangs if the file system does not respond.
+// statDisk returns the size and the free space of the file system at path. If the file system does not respond, the call
+// hangs.
 func statDisk(path string) (Disk, error) {
 	var st unix.Statfs_t
 	for {

@@ -23,7 +23,8 @@ type passState struct {
 	plan    ImagePlan
 }
 
-// readState lists images and containers, updates the ages of images, and returns them with the plan of removals.
+// readState lists the images and containers of the runtime, and updates the ages of the images. It returns the images with a
+// plan of the images to remove.
 func (g *Images) readState(ctx context.Context) (*passState, error) {
 	began := time.Now()
 	listed, err := callWithTimeout(ctx, callTimeout, g.images.ListImages)
@@ -66,8 +67,8 @@ func (g *Images) readState(ctx context.Context) (*passState, error) {
 	return f, nil
 }
 
-// newImage returns image as input of [PlanImages], without its ages. used has the images of containers, and wanted the image
-// names of pods.
+// newImage converts an image of the runtime to the input of [PlanImages], without its ages. The argument used has the images
+// of all containers, and wanted has the images named by pods.
 func (g *Images) newImage(image *cri.Image, used, wanted imageNames) Image {
 	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: used.hasImage(image), NamedByPod: wanted.hasImage(image)}
 	if len(i.Names) == 0 {
@@ -86,7 +87,7 @@ func (n imageNames) addName(name string) {
 	}
 }
 
-// hasImage reports whether n contains the ID, a tag or a digest of image.
+// hasImage reports whether the set n contains the image: its ID, one of its tags or one of its digests.
 func (n imageNames) hasImage(image *cri.Image) bool {
 	if len(n) == 0 {
 		return false
@@ -105,8 +106,8 @@ func (g *Images) podImageNames() imageNames {
 	return n
 }
 
-// usedImageNames returns the images that the containers in snap were created from, and the images that they mount. It requests
-// the mounts of each container once. After an error no image can be removed safely, because mounted images are unknown.
+// usedImageNames returns the images that the containers in snap use. A container uses the image that it was created from,
+// and each image that it mounts. After an error no image may be removed, because some mounted images are unknown.
 func (g *Images) usedImageNames(ctx context.Context, snap *cri.Snapshot) (imageNames, error) {
 	n, mounts := imageNames{}, make(map[string][]string, len(snap.Containers))
 	for i := range snap.Containers {
@@ -131,7 +132,8 @@ func (g *Images) usedImageNames(ctx context.Context, snap *cri.Snapshot) (imageN
 	return n, nil
 }
 
-// mountedImages returns the names of the images that container c mounts. It requests them only once, because they never change.
+// mountedImages returns the names of the images that the container c mounts. It requests the mounts of a container only
+// once, because they never change.
 func (g *Images) mountedImages(ctx context.Context, c *cri.Container) ([]string, error) {
 	if mounted, known := g.mounts[c.ID]; known {
 		return mounted, nil
@@ -156,7 +158,7 @@ func (g *Images) mountedImages(ctx context.Context, c *cri.Container) ([]string,
 	return slices.Collect(maps.Keys(mounted)), nil
 }
 
-// callWithTimeout calls call with a context that ends after timeout, and returns its result.
+// callWithTimeout returns the result of call. The context for call ends after the timeout.
 func callWithTimeout[T any](ctx context.Context, timeout time.Duration, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -48,7 +48,7 @@ const (
 	KeepEnough   KeepReason = "not in the way"             // enough space was free without its removal
 )
 
-// reasonOrder returns all reasons, sorted as [ShortError] lists them.
+// reasonOrder returns all reasons to keep an image, in the order in which the text of a [ShortError] lists them.
 func reasonOrder() []KeepReason {
 	return []KeepReason{KeepUsed, KeepPinned, KeepNamed, KeepImported, KeepYoung, KeepClaimed, KeepFailed, KeepInvalid, KeepEnough}
 }
@@ -66,7 +66,7 @@ type ShortError struct {
 	Err           error // errors of failed removals; nil: none
 }
 
-// Error returns the freed and the requested bytes, and how many images remain for each reason.
+// Error returns a text with the freed bytes, the requested bytes, and the number of images that were kept for each reason.
 func (e *ShortError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "removing images made %d bytes available, and %d were wanted", e.Freed, e.Wanted)
@@ -89,7 +89,7 @@ func (e *ShortError) Error() string {
 // Unwrap returns the errors of failed removals.
 func (e *ShortError) Unwrap() error { return e.Err }
 
-// countKept returns the number and the total size of the images in kept by reason.
+// countKept returns the number of kept images and their total size, by the reason to keep them.
 func countKept(kept []KeptImage) map[KeepReason]Tally {
 	counts := map[KeepReason]Tally{}
 	for i := range kept {
@@ -109,7 +109,7 @@ func addSaturated(a, b uint64) uint64 {
 	return a + b
 }
 
-// formatBytes formats bytes with a binary unit, for example "1.5 GiB".
+// formatBytes returns a number of bytes with a binary unit, for example "1.5 GiB".
 func formatBytes(bytes uint64) string {
 	if bytes < 1<<10 {
 		return fmt.Sprintf("%d B", bytes)

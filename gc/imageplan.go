@@ -45,8 +45,8 @@ type ImagePlan struct {
 	Kept   []KeptImage
 }
 
-// CountToFree returns the number of unused images to remove until their sizes reach want bytes, and the sum of these sizes. If
-// all unused images are not enough, the sum is below want.
+// CountToFree returns how many unused images must be removed to free the wanted bytes, and the total size of these images.
+// If all unused images are too small together, it returns their number and total size.
 func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	for images < len(p.Unused) && bytes < want {
 		bytes = addSaturated(bytes, p.Unused[images].Size)
@@ -55,10 +55,10 @@ func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	return images, bytes
 }
 
-// PlanImages returns which images to remove and which to keep. It removes images that no container uses and that no other reason
-// keeps, the least recently used first. Images that were never used precede used ones, ordered by their detection. It reads no
-// clock and modifies nothing, and the order of state.Images has no influence. Source: imagesInEvictionOrder, freeOldImages and
-// freeSpace in pkg/kubelet/images/image_gc_manager.go.
+// PlanImages returns which images to remove and which to keep. An image may be removed if no container uses it and there is
+// no other reason to keep it. Images that were never used are first, then the least recently used ones. It reads no clock
+// and modifies nothing. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
+// pkg/kubelet/images/image_gc_manager.go.
 func PlanImages(policy ImagePolicy, state ImageState) ImagePlan {
 	var plan ImagePlan
 	candidates := make([]candidate, 0, len(state.Images))
@@ -100,7 +100,7 @@ func newCandidate(i *Image) candidate {
 	return candidate{number(i.LastUsed), number(i.FirstDetected), i}
 }
 
-// compareRemovalOrder returns a negative number if c is removed before d, and a positive number if after.
+// compareRemovalOrder returns a negative number if c is removed before d, and a positive number if it is removed after d.
 func (c candidate) compareRemovalOrder(d candidate) int {
 	switch {
 	case c.used != d.used:
@@ -111,7 +111,7 @@ func (c candidate) compareRemovalOrder(d candidate) int {
 	return cmp.Compare(c.image.ID, d.image.ID)
 }
 
-// keepReason returns the reason why image stays regardless of its age, or "" if there is none.
+// keepReason returns the reason to keep an image of any age. It returns "" if there is no such reason.
 func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	switch {
 	case image.ID == "":
@@ -128,13 +128,13 @@ func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	return ""
 }
 
-// isYoung reports whether image is too young to be removed. It is also young if its last use is not before now, because the clock
-// was set back.
+// isYoung reports whether the image is too young to be removed. An image that was used in the future counts as young,
+// because the clock was set back.
 func (p *ImagePolicy) isYoung(image *Image, now time.Time) bool {
 	return !image.LastUsed.Before(now) || now.Sub(image.FirstDetected) < p.MinAge
 }
 
-// isTooOld reports whether image is removed even without need for space, because it was not used for MaxAge.
+// isTooOld reports whether the image is removed even if there is enough space, because it was not used for MaxAge.
 func (p *ImagePolicy) isTooOld(image *Image, state *ImageState) bool {
 	switch {
 	case p.MaxAge == 0:

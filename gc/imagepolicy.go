@@ -25,14 +25,14 @@ type ImagePolicy struct {
 	Kubelet bool
 }
 
-// DefaultImagePolicy returns the kubelet's default policy. At 85 percent disk usage it removes images until 80 percent are used.
-// It keeps images that are younger than 2 minutes, and has no maximum age.
+// DefaultImagePolicy returns the kubelet's default policy. When 85 percent of the disk are used, it removes images until
+// only 80 percent are used. It keeps images younger than 2 minutes. It has no maximum age.
 func DefaultImagePolicy() ImagePolicy {
 	return ImagePolicy{HighThresholdPercent: 85, LowThresholdPercent: 80, MinAge: 2 * time.Minute}
 }
 
-// Validate returns an error that names the first invalid field. The two thresholds may be equal, which the kubelet does not
-// permit. Source: NewImageGCManager in pkg/kubelet/images/image_gc_manager.go and ValidateKubeletConfiguration.
+// Validate returns an error that names the first invalid field. Differs from the kubelet: the two thresholds may be equal.
+// Source: NewImageGCManager in pkg/kubelet/images/image_gc_manager.go and ValidateKubeletConfiguration.
 func (p ImagePolicy) Validate() error {
 	switch {
 	case p.HighThresholdPercent < 0 || p.HighThresholdPercent > 100:
@@ -52,7 +52,8 @@ func (p ImagePolicy) Validate() error {
 	return nil
 }
 
-// isDisabled reports whether the policy never removes an image, neither for space nor for its age.
+// isDisabled reports whether the policy never removes an image. Neither a full disk nor the age of an image then causes a
+// removal.
 func (p ImagePolicy) isDisabled() bool { return p.HighThresholdPercent == 100 && p.MaxAge == 0 }
 
 // Disk is the size of a file system in bytes.
@@ -64,7 +65,7 @@ type Disk struct {
 // errNoCapacity is the error of an impossible measurement.
 var errNoCapacity = errors.New("the file system of images has a capacity of 0 bytes")
 
-// Used returns the used part of the disk in percent, rounded up. It returns 100 if Capacity is zero.
+// Used returns how much of the disk is used, in percent and rounded up. It returns 100 if Capacity is zero.
 func (d Disk) Used() int {
 	if d.Capacity == 0 {
 		return 100
@@ -72,9 +73,9 @@ func (d Disk) Used() int {
 	return 100 - int(mulDiv(min(d.Available, d.Capacity), 100, d.Capacity))
 }
 
-// Excess returns over true if the usage of d has reached the high threshold. want is the number of bytes to free to reach the low
-// threshold, possibly zero. It returns an error if d.Capacity is zero. Source: GarbageCollect in
-// pkg/kubelet/images/image_gc_manager.go.
+// Excess reports whether the usage of the disk d has reached the high threshold. If so, over is true, and want is the number
+// of bytes to free to reach the low threshold, possibly zero. It returns an error if d.Capacity is zero. Source:
+// GarbageCollect in pkg/kubelet/images/image_gc_manager.go.
 func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 	if d.Capacity == 0 {
 		return 0, false, errNoCapacity
@@ -86,7 +87,7 @@ func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 	return max(mulDiv(d.Capacity, uint64(100-p.LowThresholdPercent), 100), available) - available, true, nil
 }
 
-// mulDiv returns a*b/c, rounded down. Either a or b must be at most c, so that the result fits.
+// mulDiv returns a*b/c, rounded down. Either a or b must be at most c, so that the result is no overflow.
 func mulDiv(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	quotient, _ := bits.Div64(hi, lo, c)

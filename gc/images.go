@@ -104,8 +104,9 @@ type Images struct {
 
 var _ ImageGC = (*Images)(nil)
 
-// NewImages returns a collector of unused images. It removes images through images, and lists the containers that use images
-// through lister. It starts nothing. The error names an invalid Options.Policy or a nil argument.
+// NewImages returns a collector of unused images, and starts nothing. The collector lists and removes images with the
+// argument images. It lists the containers that use them with lister. The error names a nil argument or an invalid
+// Options.Policy.
 func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images, error) {
 	if err := required.Args("gc.NewImages", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -134,8 +135,8 @@ func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images
 	return g, nil
 }
 
-// Run calls [Images.Collect] at once and then every Options.Period, until ctx ends. It logs errors and returns nil. A second call
-// of Run returns an error.
+// Run calls [Images.Collect] at once and then every Options.Period. It logs errors. It returns nil when ctx ends. A second
+// call returns an error.
 func (g *Images) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {
 		return err
@@ -166,11 +167,12 @@ func (g *Images) Run(ctx context.Context) error {
 	}
 }
 
-// podsComplete reports whether all sources have reported their pods, which may name images.
+// podsComplete reports whether all sources have reported their pods. Before that, the names of some needed images are
+// unknown.
 func (g *Images) podsComplete() bool { return g.opts.Ready == nil || g.opts.Ready() }
 
-// acquirePass waits until no other method of g reads or removes images. The caller must call end when it has finished. The first
-// call reads the file of ages.
+// acquirePass waits until no other method of g reads or removes images. The caller must call end when it has finished. The
+// first call also reads the ages file.
 func (g *Images) acquirePass(ctx context.Context) (end func(), err error) {
 	select {
 	case g.passSlot <- struct{}{}:
@@ -186,7 +188,7 @@ func (g *Images) acquirePass(ctx context.Context) (end func(), err error) {
 	return func() { <-g.passSlot }, nil
 }
 
-// Detect records which images exist and which are used, as [Images.Collect] does, but removes none.
+// Detect updates the ages of images as [Images.Collect] does, but removes no image.
 func (g *Images) Detect(ctx context.Context) error {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -197,8 +199,8 @@ func (g *Images) Detect(ctx context.Context) error {
 	return err
 }
 
-// Plan returns the images that Collect would remove now, and the measured disk. It removes nothing. A planned image may still
-// stay, because only Collect calls Puller.Claim.
+// Plan returns the images that [Images.Collect] would remove now, and the measured disk. It removes nothing. Collect may
+// keep more images than planned, because only Collect calls Puller.Claim.
 func (g *Images) Plan(ctx context.Context) (ImagePlan, Disk, error) {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -213,8 +215,8 @@ func (g *Images) Plan(ctx context.Context) (ImagePlan, Disk, error) {
 	return found.plan, disk, err
 }
 
-// Collect removes images that were not used for MaxAge. If the file system of images is still too full, it also removes unused
-// images. If that is not enough, the error is a [*ShortError].
+// Collect removes images that were not used for MaxAge. If the file system of images is then still too full, it removes
+// other unused images. If even that does not free enough, the error is a [*ShortError].
 func (g *Images) Collect(ctx context.Context) error {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -238,7 +240,7 @@ func (g *Images) Collect(ctx context.Context) error {
 	return g.makeRoom(ctx, work)
 }
 
-// makeRoom removes unused images if the file system of images is too full. The error includes the errors of earlier removals in
+// makeRoom removes unused images if the file system of images is too full. The error also contains the earlier errors in
 // work.
 func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	aged := errors.Join(work.errs...)
@@ -264,8 +266,8 @@ func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	return errors.Join(aged, err)
 }
 
-// Reclaim removes unused images until want more bytes are available, and returns the freed bytes. See [ImageGC] for order and
-// errors.
+// Reclaim removes unused images until the free space has grown by want bytes, and returns the freed bytes. See [ImageGC] for
+// the order and the errors.
 func (g *Images) Reclaim(ctx context.Context, want uint64) (freed uint64, err error) {
 	if want == 0 {
 		return 0, nil
@@ -303,7 +305,7 @@ func (g *Images) measureDisk(ctx context.Context) (Disk, error) {
 // diskTimeout limits a measurement of the file system.
 const diskTimeout = 10 * time.Second
 
-// reportError logs err and calls Hooks.Error. It is for errors that do not end the collection.
+// reportError logs err and calls Hooks.Error. Callers use it for errors after which the collection continues.
 func (g *Images) reportError(err error) {
 	g.opts.Logger.Warn("image collector works around an error", "error", err)
 	if g.opts.Hooks.Error != nil {

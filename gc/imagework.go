@@ -39,8 +39,9 @@ func (g *Images) newWork(f *passState) *passWork {
 	return &passWork{g: g, found: f, kept: f.plan.Kept, settleLeft: max(g.opts.Settle, 0)}
 }
 
-// freeSpace removes unused images until want more bytes are available than in disk, the measurement before. A zero disk was not
-// measured: the sizes of removed images then count.
+// freeSpace removes unused images until the free space has grown by want bytes. The argument disk is the measurement before
+// the first removal. If disk is zero, because it could not be measured, the sizes of the removed images are added up
+// instead.
 func (w *passWork) freeSpace(ctx context.Context, want uint64, disk Disk) error {
 	if want == 0 && !w.g.policy.Kubelet { // the kubelet removes one image in this case
 		return w.finishPass(ctx)
@@ -86,9 +87,9 @@ func (w *passWork) newShortError(want uint64, err error) error {
 	return &ShortError{Wanted: want, Freed: w.freed, Kept: countKept(w.kept), Err: err}
 }
 
-// measureFreed returns by how many bytes the available space has grown since the measurement before. It waits for the growth up
-// to ImageOptions.Settle, because some file systems free space with a delay. Without a measurement, it returns sizes, the total
-// size of the removed images. want is the growth at which it stops waiting.
+// measureFreed returns by how many bytes the free space has grown since the measurement before. Some file systems free space
+// with a delay: measureFreed waits until the growth is as wanted, at most for ImageOptions.Settle. If nothing can be
+// measured, it returns sizes, the total size of the removed images.
 func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before Disk) uint64 {
 	if w.g.policy.Kubelet || before.Capacity == 0 {
 		return sizes
@@ -112,7 +113,7 @@ func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before 
 	}
 }
 
-// removeImage removes image after Puller.Claim has permitted it. It returns false if the image stays, and then records why.
+// removeImage removes the image if Puller.Claim permits it. Otherwise it records why the image stays, and returns false.
 func (w *passWork) removeImage(ctx context.Context, image *Image, reason RemovalReason) bool {
 	listed := w.found.present[image.ID]
 	release := func() {}
@@ -138,7 +139,7 @@ func (w *passWork) removeImage(ctx context.Context, image *Image, reason Removal
 	return true
 }
 
-// finishPass stores the ages and prunes the pull records if images were removed.
+// finishPass writes the ages and prunes the records of pulled images. It does nothing if no image was removed.
 func (w *passWork) finishPass(ctx context.Context) error {
 	if w.removed == 0 {
 		return nil
@@ -173,8 +174,8 @@ var (
 	errManyHang     = errors.New("too many other removals have not returned although they were cancelled")
 )
 
-// removeImage calls images.RemoveImage for the image with this ID. It calls release when that call returns. If the call hangs
-// after its context has ended, removeImage returns an error earlier.
+// removeImage calls images.RemoveImage for the image with this ID. It calls release after that call has returned. If the
+// call hangs after its context has ended, removeImage abandons it and returns an error.
 func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id string, release func()) error {
 	if err := r.startCall(id); err != nil {
 		release()
@@ -204,8 +205,8 @@ func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id str
 	}
 }
 
-// startCall registers a removal of the image with this ID. It fails if a removal of this image has not returned, or if ten
-// removals of other images have not.
+// startCall registers a removal call for the image with this ID. It returns an error if an earlier call for this image has
+// not returned, or if ten calls have not returned.
 func (r *removeCalls) startCall(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

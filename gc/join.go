@@ -3,7 +3,8 @@
 
 package gc
 
-// JoinContainerHooks returns hooks that call the corresponding hook of each of hooks, in order. Nil hooks are skipped.
+// JoinContainerHooks returns one ContainerHooks value for all given hooks. Each of its hooks calls the same hook of each
+// argument, in order. Nil hooks are skipped.
 func JoinContainerHooks(hooks ...ContainerHooks) ContainerHooks {
 	return ContainerHooks{
 		Removed: func(r Removal) {

@@ -18,8 +18,8 @@ import (
 // linkSuffix is the suffix of links to logs.
 const linkSuffix = ".log"
 
-// removeLinks removes links in Options.LogLinks whose log below LogRoot no longer exists. It keeps the link while its container
-// is not exited: during a log rotation the log is missing for a moment. Source: evictPodLogsDirectories in
+// removeLinks removes the links in Options.LogLinks that point to logs which no longer exist. It keeps a link until its
+// container has exited, because a log is missing for a moment during its rotation. Source: evictPodLogsDirectories in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 	if g.opts.LogLinks == "" || g.opts.LogRoot == "" {
@@ -53,8 +53,8 @@ func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 	return errors.Join(errs...)
 }
 
-// isDangling reports whether the named link in links points to a log below LogRoot that does not exist. logs is LogRoot, or nil
-// if that does not exist.
+// isDangling reports whether the link with this name points to a log below LogRoot that does not exist. The argument links
+// is the directory of the link. The argument logs is LogRoot, or nil if LogRoot does not exist.
 func (g *Containers) isDangling(links, logs *os.Root, name string) bool {
 	target, err := links.Readlink(name)
 	if err != nil {
@@ -71,7 +71,8 @@ func (g *Containers) isDangling(links, logs *os.Root, name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// removeLink removes the named dangling link, unless its container exists and has not exited.
+// removeLink removes a link whose log does not exist. It keeps the link if the container of the log exists and has not
+// exited.
 func (g *Containers) removeLink(ctx context.Context, s *ContainerState, links *os.Root, name string) error {
 	if id := containerIDFromLink(name); id != "" {
 		state, err := g.readContainerState(ctx, s, id)
@@ -94,7 +95,8 @@ func (g *Containers) removeLink(ctx context.Context, s *ContainerState, links *o
 // pkg/kubelet/kuberuntime/legacy.go.
 const minLinkedID = 6
 
-// containerIDFromLink returns the container ID in the name of a link, POD_NAMESPACE_CONTAINER-ID.log, or "" if there is none.
+// containerIDFromLink returns the container ID in the name of a link to a log, for example ID in
+// POD_NAMESPACE_CONTAINER-ID.log. It returns "" if the name contains no ID.
 func containerIDFromLink(name string) string {
 	name = strings.TrimSuffix(name, linkSuffix)
 	id := name[strings.LastIndexByte(name, '-')+1:]
@@ -104,8 +106,8 @@ func containerIDFromLink(name string) string {
 	return id
 }
 
-// readContainerState returns the current state of a container in s, or [cri.ErrNotFound]. id may be a prefix of the container ID,
-// because the names of links are truncated.
+// readContainerState returns the current state of a container in s. The argument id may be a prefix of its ID, because the
+// names of links contain truncated IDs. If there is no such container, the error is [cri.ErrNotFound].
 func (g *Containers) readContainerState(ctx context.Context, s *ContainerState, id string) (cri.ContainerState, error) {
 	for i := range s.Snapshot.Containers {
 		if c := &s.Snapshot.Containers[i]; c.ID == id || len(id) >= minLinkedID && strings.HasPrefix(c.ID, id) {

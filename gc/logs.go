@@ -22,8 +22,8 @@ import (
 // entriesAtATime is the number of directory entries that are read at once. A container may create any number of entries.
 const entriesAtATime = 1000
 
-// removeLog removes the log of container c and its rotated logs. It keeps logs outside LogRoot, and logs that another container
-// in s shares. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// removeLog removes the log of the container c and its rotated logs. It keeps logs outside LogRoot, and logs that belong to
+// another container in s too. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	if g.opts.LogRoot == "" || g.opts.KeepLogs || c.LogPath == "" {
 		return nil
@@ -56,8 +56,8 @@ func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	return errors.Join(append(errs, ignoreNotExist(err))...)
 }
 
-// visitEntries calls f for each entry of dir below root. If f removes entries, some may be skipped; the next collection visits
-// them.
+// visitEntries calls f for each entry of the directory dir in root. If f removes entries, visitEntries may skip others; the
+// next collection visits them.
 func visitEntries(root *os.Root, dir string, f func(e fs.DirEntry)) error {
 	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a pipe
 	if err != nil {
@@ -94,8 +94,8 @@ func (g *Containers) removeLogs(ctx context.Context, s *ContainerState) error {
 	return g.removeDirs(ctx, s, g.opts.LogRoot, podUIDFromLogDir, nil)
 }
 
-// podUIDFromLogDir returns the pod UID in the name of a log directory. The name is NAMESPACE_NAME_UID, or just UID in old
-// versions. It returns "" for other names.
+// podUIDFromLogDir returns the pod UID in the name of a pod's log directory. The name is NAMESPACE_NAME_UID, or only UID in
+// old versions of Kubernetes. It returns "" for all other names.
 func podUIDFromLogDir(name string) string {
 	switch parts := strings.Split(name, "_"); {
 	case len(parts) == 3 && parts[0] != "" && parts[1] != "":
@@ -106,7 +106,7 @@ func podUIDFromLogDir(name string) string {
 	return ""
 }
 
-// isUID reports whether name consists of 32 hexadecimal digits, or is a UUID with dashes.
+// isUID reports whether name can be a pod UID: 32 hexadecimal digits, with or without the dashes of a UUID.
 func isUID(name string) bool {
 	digits := name
 	if len(name) == 36 && name[8] == '-' && name[13] == '-' && name[18] == '-' && name[23] == '-' {
@@ -115,9 +115,9 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes the directories of pods below path that are older than MinDirAge. The pod must be in state PodRemoved and
-// have no sandbox or container in s. uidOf returns the pod UID for a directory name, or "" to keep the directory. prepare, if not
-// nil, is called before each removal; its error keeps the directory.
+// removeDirs removes the directories in path of pods that are in state PodRemoved and have no sandbox or container. It keeps
+// directories younger than MinDirAge. The function uidOf returns the pod UID for a directory name, or "" to keep the
+// directory. If prepare is not nil, it is called before each removal, and an error of it keeps the directory.
 func (g *Containers) removeDirs(
 	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {
@@ -191,8 +191,8 @@ func podsInRuntime(s *ContainerState) map[string]bool {
 	return has
 }
 
-// isOldEnough reports whether directory e has not changed for MinDirAge. The directories of a new pod exist before its sandbox,
-// and must stay.
+// isOldEnough reports whether the directory e was last changed at least MinDirAge ago. A younger directory must stay,
+// because it may belong to a new pod whose sandbox does not exist yet.
 func (g *Containers) isOldEnough(e fs.DirEntry, now time.Time) bool {
 	if g.opts.MinDirAge < 0 {
 		return true

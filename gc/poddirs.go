@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 )
 
-// volumeDirDepths returns the directories in a pod directory that contain volumes, each with the depth of the mount points below
-// it: volumes/PLUGIN/NAME has depth 2, and volume-subpaths/VOLUME/CONTAINER/INDEX depth 3.
+// volumeDirDepths returns the directories with volumes in the directory of a pod. The values are the depths of the mount
+// points in them: volumes/PLUGIN/NAME has depth 2, and volume-subpaths/VOLUME/CONTAINER/INDEX has depth 3.
 func volumeDirDepths() map[string]int { return map[string]int{"volumes": 2, "volume-subpaths": 3} }
 
-// removePodDirs removes the directories in PodRoot of pods in state PodRemoved. A directory stays if a volume in it is mounted or
-// not empty. Source: cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go.
+// removePodDirs removes the directories in PodRoot of pods in state PodRemoved. It keeps a directory in which a volume is
+// mounted or not empty. Source: cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go.
 func (g *Containers) removePodDirs(ctx context.Context, s *ContainerState) error {
 	if s.NotReady {
 		return nil
@@ -25,8 +25,8 @@ func (g *Containers) removePodDirs(ctx context.Context, s *ContainerState) error
 	return g.removeDirs(ctx, s, g.opts.PodRoot, func(name string) string { return name }, g.releasePod)
 }
 
-// releasePod prepares the removal of a pod's directory: it calls Options.Release, and removes the empty volume directories in
-// root/uid. It fails if a volume is mounted or not empty.
+// releasePod prepares the removal of a pod's directory. It calls Options.Release, and then removes the empty volume
+// directories in root/uid. It returns an error if a volume is mounted or not empty.
 func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) error {
 	if g.opts.Release != nil {
 		_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.opts.Release(ctx, uid) })
@@ -44,8 +44,8 @@ func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) 
 // errVolumeRemains is the error for a pod directory that stays because of a volume.
 var errVolumeRemains = errors.New("the volume is not empty, or it is still mounted")
 
-// removeEmptyTree removes dir and the directories below it, down to depth levels. It fails if it finds a file, a mounted
-// directory, or anything below the last level.
+// removeEmptyTree removes the directory dir and its subdirectories down to the given depth. It returns an error if it finds
+// a file, a mount point, or an entry below that depth.
 func removeEmptyTree(root *os.Root, dir string, depth int) error {
 	var errs []error
 	if depth > 0 {
@@ -65,7 +65,7 @@ func removeEmptyTree(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-// removeEmptyDir removes dir. It fails if dir is not an empty directory.
+// removeEmptyDir removes the directory dir. It returns an error if dir is no directory or is not empty.
 func removeEmptyDir(root *os.Root, dir string) error {
 	info, err := root.Lstat(dir)
 	if err != nil {
