@@ -39,14 +39,15 @@ func (f failure) isExpired(now time.Time) bool { return now.Sub(f.at) > backOffR
 // backOff holds the last failure of each pod and image.
 type backOff map[backOffKey]failure
 
-// activeFailure returns the last failure for key. active is true while the next attempt must still wait.
+// activeFailure returns the last failure of the pulls with this key. It returns active true while the next attempt must
+// still wait.
 func (b backOff) activeFailure(key backOffKey, now time.Time) (last failure, active bool) {
 	last, ok := b[key]
 	return last, ok && !last.isExpired(now) && now.Before(last.retryTime())
 }
 
-// recordFailure records err as the last failure for key, and returns the time of the next attempt. It removes expired failures of
-// all keys.
+// recordFailure stores err as the last failure of the pulls with this key, and returns the time of the next attempt. It also
+// removes the expired failures of all keys.
 func (b backOff) recordFailure(key backOffKey, err *Error, now time.Time) (until time.Time) {
 	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.isExpired(now) })
 	// The delay of a missing failure is zero.

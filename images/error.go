@@ -51,13 +51,13 @@ func (m *maskedError) Is(target error) bool {
 	return slices.ContainsFunc(m.causes, func(err error) bool { return errors.Is(err, target) })
 }
 
-// newImageError returns an error with the text prefix, quoted image and suffix. The text does not show cause, but errors.Is finds
-// it.
+// newImageError returns an error whose text is prefix, the quoted image name and suffix. The text does not contain cause,
+// but errors.Is finds it.
 func newImageError(cause error, prefix, image, suffix string) error {
 	return &maskedError{text: prefix + strconv.Quote(image) + suffix, causes: []error{cause}}
 }
 
-// newInspectError returns the error of Ensure after a failed ImageStatus call for image.
+// newInspectError returns the error of Ensure for an image whose ImageStatus call has failed with err.
 func newInspectError(image string, err error) *Error {
 	return &Error{
 		Reason: ReasonImageInspectError, Err: newImageError(err, "Failed to inspect image ", image, ": "+err.Error()),
@@ -68,8 +68,9 @@ func newInspectError(image string, err error) *Error {
 // unreadable.
 const minMaskedPassword = 4
 
-// newPullError returns the error of Ensure after all attempts to pull image have failed with causes. It masks the passwords of
-// tried. If the text begins with a reason that the runtime knows, such as RegistryUnavailable, the error has this reason.
+// newPullError returns the error of Ensure for an image after all attempts to pull it have failed. The causes are the errors
+// of the attempts. The text does not contain the passwords of the tried credentials. If the text begins with a reason of the
+// runtime, such as RegistryUnavailable, the error has this reason.
 func newPullError(image string, causes []error, tried []credential.Credential) *Error {
 	var texts []string
 	for _, err := range causes {

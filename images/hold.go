@@ -46,9 +46,10 @@ type nameHold struct {
 	imageIDs map[string]bool // images that Ensure has found by this name
 }
 
-// Hold prevents the removal of an image until release is called: [Puller.Claim] fails for it meanwhile. image is its name in a
-// container spec; the hold covers every image that Ensure returns for this name. Call Hold before Ensure, and release after the
-// container is created: the container then protects the image. Ensure itself holds the image while it runs.
+// Hold prevents [Puller.Claim], and thereby the removal of an image, until release is called. The argument image is the name
+// in a container spec; the hold covers every image that Ensure returns for this name. Call Hold before Ensure, and release
+// after the container is created, because the container then protects the image. Ensure itself holds the image while it
+// runs.
 func (p *Puller) Hold(image string) (release func()) {
 	table := &p.holds
 	key := reference.Identity(image)
@@ -66,8 +67,8 @@ func (p *Puller) Hold(image string) (release func()) {
 	return sync.OnceFunc(func() { table.releaseHold(key) })
 }
 
-// releaseHold ends one call of Hold for the image name key. After the last one, the name and the images found by it are no longer
-// protected.
+// releaseHold ends one call of Hold for the image name with this key. After the last one, the images found by this name are
+// no longer protected.
 func (h *holdTable) releaseHold(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,11 +87,11 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image for removal until release is called; an Ensure that finds the image waits for the release. ok is false
-// if the image is held or already claimed, or a hold of it was released after listed. image must be as listed by the runtime.
+// Claim reserves an image, as listed by the runtime, for removal. It returns ok false if the image is held, is already
+// claimed, or was held after the time listed. Until release is called, an Ensure that finds the image waits.
 //
-// listed is the time at which the caller listed the containers of the runtime. A container created later is not in this list, but
-// its hold was released after listed, so that Claim fails.
+// The argument listed is the time at which the caller has listed the containers of the runtime. If a container was created
+// later, its hold was released after that time, so that Claim fails.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
 	table := &p.holds
 	table.mu.Lock()
@@ -121,7 +122,8 @@ func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bo
 	}), true
 }
 
-// isHeld reports whether Hold protects image by its ID or one of its names. The caller holds h.mu.
+// isHeld reports whether a call of Hold protects the image. It compares the ID of the image and all its names. The caller
+// holds h.mu.
 func (h *holdTable) isHeld(image *cri.Image) bool {
 	for _, entry := range h.names {
 		if entry.imageIDs[image.ID] {
@@ -136,16 +138,16 @@ func (h *holdTable) isHeld(image *cri.Image) bool {
 	})
 }
 
-// countClaims returns how many claims were released so far. Pass it to addImage as earlierClaims.
+// countClaims returns the number of claims that were released so far. The caller passes it to addImage as earlierClaims.
 func (h *holdTable) countClaims() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.claimCount
 }
 
-// addImage adds the image with this ID to the hold of the image name key. It returns ok false if the image is claimed for
-// removal, or may have been removed by a claim that was released after countClaims returned earlierClaims. The caller waits until
-// claimed is closed, which is at the release of the claim.
+// addImage adds the image with this ID to the hold of an image name. It fails if the image is claimed for removal, or may
+// have been removed since the caller got earlierClaims from countClaims. It then returns ok false, and a channel that is
+// closed when the claim is released.
 func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -163,15 +165,15 @@ func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-ch
 	return nil, true
 }
 
-// HasPullRecord reports whether an agent has recorded a pull of the image with this ID, so that a registry has the image. It
-// returns false without Options.Records.
+// HasPullRecord reports whether an agent has recorded a pull of the image with this ID. Such an image can be pulled again.
+// It returns false if Options.Records is not set.
 func (p *Puller) HasPullRecord(id string) bool { return p.pullRecords.hasRecord(id) }
 
 // errBeingRemoved is the error for an image that is present but claimed for too long.
 var errBeingRemoved = errors.New("the image is being removed, and the removal takes too long")
 
-// ensureUnclaimed calls ensurePresent and adds the image to the hold of its name. If the image is claimed for removal, it waits
-// for the end of the claim and retries.
+// ensureUnclaimed calls ensurePresent and adds the found image to the hold of its name. If the image is claimed for removal,
+// it waits until the claim is released, and tries again.
 func (p *Puller) ensureUnclaimed(ctx context.Context, request Request) (cri.Image, error) {
 	key := reference.Identity(request.Image)
 	for range maxClaimWaits {

@@ -29,7 +29,7 @@ type hungCalls struct {
 	calls map[string]int // by identity
 }
 
-// checkAllowed returns a timeoutError if another call with this identity hangs, or too many calls hang.
+// checkAllowed returns a timeoutError if a call with this identity hangs, or if too many calls hang.
 func (a *hungCalls) checkAllowed(identity string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -42,8 +42,8 @@ func (a *hungCalls) checkAllowed(identity string) error {
 	return nil
 }
 
-// addCount adds delta to the number of hung calls with this identity; delta may be negative. It returns the number of identities
-// with hung calls.
+// addCount adds delta, which may be negative, to the number of hung calls with this identity. It returns how many identities
+// have hung calls.
 func (a *hungCalls) addCount(identity string, delta int) (hung int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,8 +65,8 @@ type cancellableCall[V any] struct {
 	onLateReturn func(V, error) // called when the abandoned call returns; may be nil
 }
 
-// callOrAbandon runs call and returns its result. If call has not returned 5 s after the end of ctx, callOrAbandon abandons it
-// and returns the error of ctx. Until the abandoned call returns, another call with its identity fails at once.
+// callOrAbandon runs call and returns its result. If call has not returned 5 s after the end of ctx, callOrAbandon returns
+// the error of ctx without waiting longer. Until such a call returns, further calls with its identity fail at once.
 func callOrAbandon[V any](ctx context.Context, p *Puller, call cancellableCall[V]) (value V, err error) {
 	if err := p.hungCalls.checkAllowed(call.identity); err != nil {
 		return value, fmt.Errorf("%s: %w", call.name, err)

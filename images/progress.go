@@ -29,8 +29,8 @@ type diskProgress struct {
 	lastGrowth time.Time // when the size last grew or was unknown
 }
 
-// startReading reports whether the image file systems must be measured now: no measurement runs, and period has passed since the
-// last one. After true, the caller must call endReading.
+// startReading reports whether the image file systems must be measured now. It returns false if a measurement is running, or
+// if the last one started less than period ago. If it returns true, the caller must call endReading.
 func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -42,8 +42,9 @@ func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	return true
 }
 
-// endReading records a measurement of the image file systems. If err shows that the runtime does not respond, this counts as no
-// progress of the pulls. Any other error, and an unknown size, counts as progress, because there may be some.
+// endReading records a measurement of the image file systems. A growth counts as progress of the pulls. An error or an
+// unknown size also counts as progress, because the pulls may have progressed. An error which shows that the runtime does
+// not respond counts as no progress.
 func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,14 +68,14 @@ func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time
 	g.bytes, g.inodes = bytes, inodes
 }
 
-// lastProgress returns when pulls last made, or may have made, progress.
+// lastProgress returns the time at which the running pulls last made progress, or may have made progress.
 func (g *diskProgress) lastProgress() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lastGrowth
 }
 
-// readProgress measures the image file systems, if the last measurement is old enough.
+// readProgress measures the image file systems, unless this was done recently.
 func (p *Puller) readProgress(ctx context.Context) {
 	if !p.progress.startReading(time.Now(), p.progressPeriod()) {
 		return
@@ -96,8 +97,8 @@ func (e *timeoutError) Error() string { return e.text }
 // Is reports whether target is context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// pullDeadline returns when to stop a pull that began at start, if progress is the time of its last progress. reason is then the
-// error of the pull. A zero time means that the pull has no deadline.
+// pullDeadline returns the time at which to stop a pull, and the error that the pull then gets. A zero time means that there
+// is no deadline. The argument start is the begin of the pull, and progress is the time of the last progress.
 func (o *Options) pullDeadline(start, progress time.Time) (at time.Time, reason error) {
 	if o.PullLimit > 0 {
 		at = start.Add(o.PullLimit)
@@ -112,8 +113,8 @@ func (o *Options) pullDeadline(start, progress time.Time) (at time.Time, reason 
 	return at, reason
 }
 
-// watchPull returns the reason when the pull must be stopped, or nil when ctx ends. It calls onSlow once if the pull takes longer
-// than Options.SlowAfter.
+// watchPull waits until the pull must be stopped, and returns the reason. It returns nil if ctx ends before. If the pull
+// takes longer than Options.SlowAfter, it calls onSlow once.
 func (p *Puller) watchPull(ctx context.Context, onSlow func()) error {
 	start := time.Now()
 	slowAt := start.Add(p.opts.SlowAfter)

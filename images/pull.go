@@ -28,7 +28,8 @@ type pullResult struct {
 	abandoned bool
 }
 
-// pull pulls the image of request. While a previous failure for this pod is still backed off, it returns an [*Error] at once.
+// pull pulls the image of the request. If a previous pull for this pod has failed and the back-off has not ended, it returns
+// an [*Error] at once.
 func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, error) {
 	key := backOffKey{podUID: request.Pod.UID, image: request.Image}
 	if f, ok := p.activeFailure(key); ok {
@@ -58,8 +59,8 @@ func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, err
 	return result.image, nil
 }
 
-// sharePull pulls the image, or shares the running pull of another request with equal credentials. It records the start and the
-// result of the pull.
+// sharePull pulls the image. If a pull with equal credentials is already running for another request, it waits for that pull
+// instead. It records the start and the result.
 func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	if err := p.pullRecords.recordPullStart(request.Image); err != nil {
 		return pullResult{}, fmt.Errorf("record the pull of image %q: %w", request.Image, err)
@@ -90,8 +91,8 @@ func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credential
 	return result, err
 }
 
-// newPullKey returns the key of pulls that can be shared. It consists of image, runtime handler and the hashes of the
-// credentials.
+// newPullKey returns a key that is equal for pulls that can be shared. It consists of the image, the runtime handler and the
+// hashes of the credentials.
 func newPullKey(request *pullRequest, credentials []credential.Credential) string {
 	key := []string{request.spec.Image, request.spec.RuntimeHandler}
 	for _, c := range credentials {
@@ -100,7 +101,8 @@ func newPullKey(request *pullRequest, credentials []credential.Credential) strin
 	return strings.Join(key, "\n")
 }
 
-// pullInSlot waits for a free pull slot and for the rate limit. It then pulls the image and reads its status from the runtime.
+// pullInSlot waits until a pull slot is free and the rate limit permits a pull. It then pulls the image and reads its status
+// from the runtime.
 func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -127,8 +129,9 @@ func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentia
 	return result, nil
 }
 
-// guardPull returns the context for a pull. It is cancelled when the pull exceeds its deadline, with the reason as its cause. If
-// the pull is slow, guardPull calls release, so that another pull may start. The caller must call end when the pull has returned.
+// guardPull returns the context for a pull, which is cancelled when the pull exceeds its deadline. The cause of the context
+// is then the reason. If the pull is slow, guardPull calls release, so that another pull may start. The caller must call end
+// after the pull.
 func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release func()) (pullCtx context.Context, end func()) {
 	pullCtx, cancel := context.WithCancelCause(ctx)
 	onSlow := func() {
@@ -146,8 +149,8 @@ func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release fu
 	}
 }
 
-// tryCredentials pulls the image with one credential after another until a pull succeeds. If there are none, it pulls without
-// credentials.
+// tryCredentials pulls the image with one credential after another until a pull succeeds. If there are no credentials, it
+// pulls anonymously.
 func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	attempts := []*credential.Credential{nil}
 	if len(credentials) > 0 {
@@ -178,8 +181,8 @@ func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, crede
 	return result, newPullError(request.Image, errs, credentials)
 }
 
-// pullWithCredential calls PullImage with the credential used; nil pulls anonymously. If the call hangs and is abandoned, it sets
-// result.abandoned. The record of the started pull then stays until the call returns.
+// pullWithCredential calls PullImage with the given credential. If used is nil, it pulls anonymously. If the call hangs and
+// is abandoned, it sets result.abandoned, and the record of the started pull stays until the call returns.
 func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, used *credential.Credential, result *pullResult) (ref string, err error) {
 	var auth *cri.Auth
 	key := []string{"PullImage", request.spec.Image, request.spec.RuntimeHandler}
@@ -198,8 +201,8 @@ func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, u
 	})
 }
 
-// recordLatePull records the result of an abandoned pull once the call has returned. Without a record the image would count as
-// preloaded, and any pod might use it.
+// recordLatePull records the result of an abandoned pull after its call has returned. Without a record the image would count
+// as preloaded, so that any pod might use it.
 func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used *credential.Credential, imageRef string, err error) {
 	if err != nil || imageRef == "" {
 		if err := p.pullRecords.recordPullEnd(request.Image); err != nil {
@@ -216,8 +219,8 @@ func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used 
 	}
 }
 
-// recordFailure converts err, the error of a pull, to an *Error for one pod and starts the back-off of key. secretErr is the
-// error of pull secrets that could not be used, or nil; its text is appended.
+// recordFailure starts the back-off of the pulls with this key, and returns the error of a pull as an *Error for one pod. If
+// secretErr is not nil, some pull secrets could not be used, and its text is appended.
 func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	e := Error{Reason: ReasonErrImagePull, Err: err}
 	if known, ok := errors.AsType[*Error](err); ok {
@@ -233,7 +236,8 @@ func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	return &e
 }
 
-// activeFailure returns the last failure for key. active is true while the next attempt must still wait.
+// activeFailure returns the last failure of the pulls with this key. It returns active true while the next attempt must
+// still wait.
 func (p *Puller) activeFailure(key backOffKey) (last failure, active bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -73,8 +73,8 @@ type Puller struct {
 	backOff   backOff
 }
 
-// New returns a Puller. It inspects images through images and pulls them through puller; usually both are the same client. It
-// returns an error for a nil interface, or for invalid values of Options.Verify and Allowlist.
+// New returns a Puller that inspects images with the argument images, and pulls them with puller. Both are usually the same
+// client. It returns an error if one of them is nil, or if Options.Verify or Allowlist is invalid.
 func New(images cri.Images, puller cri.Puller, opts Options) (*Puller, error) {
 	if err := required.Args("images.New", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "puller", Value: puller, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ type pullRequest struct {
 	credentials func() ([]credential.Credential, error)
 }
 
-// Ensure makes the image of request available to a pod and returns it. If necessary, it pulls the image, which may take hours.
-// The error is an [*Error], unless ctx was cancelled. Call [Puller.Hold] before Ensure to protect the image from removal until
-// its container is created.
+// Ensure returns the image that a pod needs. If necessary, it pulls the image, which may take hours. The error is an
+// [*Error], unless ctx was cancelled. Call [Puller.Hold] before Ensure to protect the image from removal until its container
+// is created.
 func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error) {
 	defer p.Hold(request.Image)()
 	image, err := p.ensureUnclaimed(ctx, request)
@@ -136,7 +136,8 @@ func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error)
 	return image, err
 }
 
-// ensurePresent returns an image of the node that the pod may use, or pulls the image, as the pull policy of request demands.
+// ensurePresent returns the requested image. Depending on the pull policy, it uses an image of the node, if the pod may use
+// it, or pulls the image.
 func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image, error) {
 	ref, err := reference.Parse(request.Image)
 	if err != nil {
@@ -171,7 +172,7 @@ func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image,
 	return p.pull(ctx, &pending)
 }
 
-// imageStatus returns the image that the runtime has for spec.
+// imageStatus returns the image that spec describes, as the runtime reports it.
 func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -182,8 +183,8 @@ func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image
 	})
 }
 
-// mayUseImage reports whether the pod may use image, which is on the node, without a pull. If the verify policy requires it, the
-// credentials of request must match the recorded ones.
+// mayUseImage reports whether the pod may use an image of the node without a pull. If the verify policy requires it, the
+// credentials of the request must match recorded ones.
 func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	if p.pullRecords == nil || p.verify.isExempt(request.reference.Short) {
 		return true
@@ -210,8 +211,9 @@ func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	return ok
 }
 
-// findCredentials returns the credentials for the image ref, those of the pod's secrets first, in the order to try them. The
-// error reports unusable secrets of the pod. Errors of Options.Providers are passed to reportError instead.
+// findCredentials returns the credentials for an image in the order to try them. Those of the pod's secrets are first, then
+// those of Options.Providers. The error reports unusable secrets of the pod. Errors of providers are only reported to
+// Hooks.Error.
 func (p *Puller) findCredentials(ctx context.Context, request Request, ref reference.Reference) ([]credential.Credential, error) {
 	ring := &credential.Keyring{}
 	var secretErrs []error
@@ -232,7 +234,7 @@ func (p *Puller) findCredentials(ctx context.Context, request Request, ref refer
 	return found, errors.Join(secretErrs...)
 }
 
-// askProvider calls provider, which is Options.Providers[index], with a timeout.
+// askProvider calls the provider with a timeout. It is the one in Options.Providers at this index.
 func (p *Puller) askProvider(
 	ctx context.Context, index int, provider credential.Provider, repository string, pod credential.Pod,
 ) ([]credential.Credential, error) {
@@ -247,7 +249,7 @@ func (p *Puller) askProvider(
 	})
 }
 
-// reportError logs err and calls Hooks.Error. It is for errors that do not make Ensure fail.
+// reportError logs err and calls Hooks.Error. Callers use it for errors that do not make Ensure fail.
 func (p *Puller) reportError(err error) {
 	p.opts.Logger.Warn("image puller works around an error", "error", err)
 	if p.opts.Hooks.Error != nil {

@@ -24,8 +24,8 @@ type tokenBucket struct {
 	updated   time.Time
 }
 
-// reserve takes a token and returns how long the caller must wait before it pulls. If the wait would exceed maxWait, reserve
-// takes no token and ok is false.
+// reserve takes a token, which permits one pull, and returns how long the caller must wait before the pull. If the wait
+// would exceed maxWait, it takes no token and returns ok false.
 func (l *tokenBucket) reserve(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	if l.perSecond == 0 {
 		return 0, true
@@ -51,8 +51,8 @@ func (l *tokenBucket) returnToken() {
 	}
 }
 
-// waitForToken waits until the rate limit permits a pull. It fails at once if the wait would exceed Options.LimitWait or the
-// deadline of ctx.
+// waitForToken waits until the rate limit permits a pull. If the wait would exceed Options.LimitWait or the deadline of ctx,
+// it returns an error at once.
 func (p *Puller) waitForToken(ctx context.Context) error {
 	now := time.Now()
 	maxWait := p.opts.LimitWait

@@ -67,8 +67,9 @@ func (o recordedObject) compare(other recordedObject) int {
 	return cmp.Or(cmp.Compare(o.Namespace, other.Namespace), cmp.Compare(o.Name, other.Name), cmp.Compare(o.UID, other.UID))
 }
 
-// newRecordedCredentials returns the record of a successful pull with the credential used. nil means an anonymous pull, whose
-// image every pod may use.
+// newRecordedCredentials returns the credentials to record after a successful pull. The argument used is the credential of
+// the pull, and nil for an anonymous pull. Every pod may use an image that was pulled anonymously or with a credential of
+// the node.
 func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	if used != nil {
 		object := recordedObject(used.Source.Object)
@@ -82,8 +83,8 @@ func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	return recordedCredentials{NodePodsAccessible: true}
 }
 
-// merge returns the union of c and added. If both contain a secret, the union has its hash from added. If every pod may use the
-// image, the union contains no credentials.
+// merge returns the union of c and added. If both contain the same secret, the hash in added counts. If one of them permits
+// every pod to use the image, the union does so and contains no credentials.
 func (c recordedCredentials) merge(added recordedCredentials) recordedCredentials {
 	if c.NodePodsAccessible || added.NodePodsAccessible {
 		return recordedCredentials{NodePodsAccessible: true}
@@ -108,15 +109,14 @@ func (c recordedCredentials) isEqual(other recordedCredentials) bool {
 		slices.Equal(c.KubernetesServiceAccounts, other.KubernetesServiceAccounts)
 }
 
-// encodeRecord encodes object as in the kubelet's files: JSON and a newline.
+// encodeRecord returns the object as JSON with a newline, as in the kubelet's files.
 func encodeRecord(object any) ([]byte, error) {
 	data, err := json.Marshal(object)
 	return append(data, '\n'), err
 }
 
-// decodeRecord decodes data, checks that it has this kind and a supported version, and returns it. meta returns the type fields
-// of the object. An unknown field is an error as in the kubelet: a record that is only partly understood must not grant access to
-// an image.
+// decodeRecord decodes a record and checks its kind and version. The function meta returns these two of a decoded object. An
+// unknown field is an error as in the kubelet: a record that is only partly understood must not grant access to an image.
 func decodeRecord[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) {
 	var object, none T
 	dec := json.NewDecoder(bytes.NewReader(data))

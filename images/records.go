@@ -45,13 +45,13 @@ func newRecordStore(dir string) *recordStore {
 	}
 }
 
-// recordPath returns the path in dir of the record about subject, an image name or ID.
+// recordPath returns the path of a record in the directory dir. The subject of the record is an image name or an image ID.
 func recordPath(dir, subject string) string {
 	return filepath.Join(dir, fmt.Sprintf("%s%x", filePrefix, sha256.Sum256([]byte(subject))))
 }
 
-// recordPullStart writes an intent, the record of a started pull. Unless it fails, the caller must call recordPullEnd or
-// recordPullSuccess after the pull.
+// recordPullStart writes an intent, which is the record of a started pull. If it succeeds, the caller must call
+// recordPullEnd or recordPullSuccess after the pull.
 func (s *recordStore) recordPullStart(image string) error {
 	if s == nil {
 		return nil
@@ -66,7 +66,8 @@ func (s *recordStore) recordPullStart(image string) error {
 	return nil
 }
 
-// recordPullEnd removes the intent of image, unless another pull of the image still runs.
+// recordPullEnd removes the intent of the image, which records a started pull. It keeps the intent while another pull of the
+// image is running.
 func (s *recordStore) recordPullEnd(image string) error {
 	if s == nil {
 		return nil
@@ -81,8 +82,9 @@ func (s *recordStore) recordPullEnd(image string) error {
 	return removeFile(recordPath(s.intentDir, image))
 }
 
-// recordPullSuccess records that image was pulled with the credentials used, and then calls recordPullEnd. name is image without
-// tag and digest. After an error the intent remains, so that the image does not count as preloaded.
+// recordPullSuccess records that the image was pulled with the credentials in used, and then calls recordPullEnd. The
+// argument name is the image name without tag and digest. After an error the intent remains, so that the image does not
+// count as preloaded.
 func (s *recordStore) recordPullSuccess(image, name, id string, used recordedCredentials, now time.Time) error {
 	if s == nil {
 		return nil
@@ -93,8 +95,8 @@ func (s *recordStore) recordPullSuccess(image, name, id string, used recordedCre
 	return s.recordPullEnd(image)
 }
 
-// addCredentials adds the credentials added to the record of the image with this ID. name is the image name without tag and
-// digest. It writes the record only if it changes, and replaces an unreadable one.
+// addCredentials adds credentials to the record of the image with this ID. The argument name is the image name without tag
+// and digest. If the record would not change, it is not written. An unreadable record is replaced.
 func (s *recordStore) addCredentials(name, id string, added recordedCredentials, now time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()
@@ -116,7 +118,7 @@ func (s *recordStore) addCredentials(name, id string, added recordedCredentials,
 	return writeRecord(s.pulledDir, id, record)
 }
 
-// readRecord returns the record of the image with this ID. found is false if there is none.
+// readRecord returns the record of the image with this ID, or found false if there is none.
 func (s *recordStore) readRecord(id string) (record pulledRecord, found bool, err error) {
 	path := recordPath(s.pulledDir, id)
 	data, err := os.ReadFile(path)
@@ -135,7 +137,7 @@ func (s *recordStore) readRecord(id string) (record pulledRecord, found bool, er
 	return record, true, nil
 }
 
-// hasRecord reports whether a record of the image with this ID exists. The record may be unreadable.
+// hasRecord reports whether the image with this ID has a record, even an unreadable one.
 func (s *recordStore) hasRecord(id string) bool {
 	if s == nil {
 		return false
@@ -144,9 +146,9 @@ func (s *recordStore) hasRecord(id string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// lookupCredentials returns the credentials with which the image with this ID was pulled as name. name is image without tag and
-// digest. pulled reports whether an agent has pulled the image or has started to. It reads the intent before the record: a pull
-// that ends meanwhile has then written its record.
+// lookupCredentials returns the recorded credentials of an image, given by its full name, its name without tag and digest,
+// and its ID. It returns pulled true if an agent has pulled the image or has started to. It reads the intent before the
+// record: if a pull ends in between, its record is found.
 func (s *recordStore) lookupCredentials(image, name, id string) (credentials recordedCredentials, pulled bool, err error) {
 	begun, intentErr := s.isPullStarted(image)
 	r, found, err := s.readRecord(id)
@@ -156,8 +158,8 @@ func (s *recordStore) lookupCredentials(image, name, id string) (credentials rec
 	return credentials, begun, intentErr
 }
 
-// isPullStarted reports whether an intent of image exists: a pull has started and its end is not recorded. An interrupted pull of
-// a previous agent counts too.
+// isPullStarted reports whether a pull of the image has started and its end is not recorded. A pull that a previous agent
+// has not finished counts too.
 func (s *recordStore) isPullStarted(image string) (bool, error) {
 	path := recordPath(s.intentDir, image)
 	data, err := os.ReadFile(path)
@@ -174,7 +176,8 @@ func (s *recordStore) isPullStarted(image string) (bool, error) {
 	return i.Image == image, nil
 }
 
-// visitRecords calls visit with path and content of each record in dir, and joins the errors. A missing dir has no records.
+// visitRecords calls visit for each record in the directory dir, and joins the errors. If dir does not exist, it returns
+// nil.
 func visitRecords(dir string, visit func(path string, data []byte) error) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +200,7 @@ func visitRecords(dir string, visit func(path string, data []byte) error) error 
 	return errors.Join(errs...)
 }
 
-// writeRecord writes object to dir as the record about subject, an image name or ID.
+// writeRecord writes an object as a record to the directory dir. The subject of the record is an image name or an image ID.
 func writeRecord(dir, subject string, object any) error {
 	data, err := encodeRecord(object)
 	if err != nil {
@@ -209,7 +212,7 @@ func writeRecord(dir, subject string, object any) error {
 	return atomicfile.WriteFile(recordPath(dir, subject), data, 0o600)
 }
 
-// removeFile removes the file at path. It returns nil if there is none.
+// removeFile removes the file at path. It returns nil if the file does not exist.
 func removeFile(path string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err

@@ -13,9 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Recover completes the records of pulls that a previous agent started but did not finish. It records existing images as pulled
-// with unknown credentials: a pod may then use them only after a pull with its own credentials. Call it once, before the first
-// Ensure. The error joins the errors of unreadable records; Recover handles the remaining records even then.
+// Recover completes the records of pulls that a previous agent has started but not finished. It records the images that
+// exist as pulled with unknown credentials. A pod can then use such an image only after a pull with its own credentials.
+// Call it once, before the first Ensure. The error reports unreadable records; Recover completes the others even then.
 func (p *Puller) Recover(ctx context.Context) error {
 	if p.pullRecords == nil {
 		return nil
@@ -58,7 +58,8 @@ func (p *Puller) Recover(ctx context.Context) error {
 	return err
 }
 
-// recordUnknownCredentials records the image with this ID as pulled, without credentials, and removes the intent of image.
+// recordUnknownCredentials records the image with this ID as pulled, but without credentials. It removes the intent, the
+// record of the started pull.
 func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) error {
 	ref, err := reference.Parse(image)
 	if err != nil {
@@ -67,8 +68,9 @@ func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) 
 	return s.recordPullSuccess(image, ref.Short, id, recordedCredentials{}, now)
 }
 
-// Prune removes the records of images that no longer exist. present must be all images of the node, and listed the time before
-// they were listed: records written since then are kept. Call it after images were removed.
+// Prune removes the records of images that no longer exist. The argument present must contain all images of the node, and
+// listed is the time before they were listed. Records that were written after that time are kept. Call it after images were
+// removed.
 func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	if p.pullRecords == nil {
 		return nil
@@ -80,7 +82,8 @@ func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	return p.pullRecords.pruneRecords(ids, listed)
 }
 
-// pruneRecords removes the records of image IDs that are not in present, unless they were written after listed.
+// pruneRecords removes the records of images whose IDs are not in present. It keeps records that were written after the time
+// listed.
 func (s *recordStore) pruneRecords(present map[string]bool, listed time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()

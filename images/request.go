@@ -19,8 +19,8 @@ const (
 	PullNever        Policy = "Never"
 )
 
-// DefaultPolicy returns the pull policy of a container that has none. It is [PullAlways] if image has the tag "latest", or
-// neither tag nor digest, and otherwise [PullIfNotPresent]. Source: pkg/apis/core/v1/defaults.go.
+// DefaultPolicy returns the pull policy of a container that has none. It is [PullAlways] if the image has the tag "latest",
+// or neither a tag nor a digest. Otherwise it is [PullIfNotPresent]. Source: pkg/apis/core/v1/defaults.go.
 func DefaultPolicy(image string) Policy {
 	if reference.IsLatest(image) {
 		return PullAlways

@@ -32,7 +32,7 @@ type verifier struct {
 	prefixes []string // prefixes of image names, ending in a slash
 }
 
-// newVerifier returns a verifier, or an error if policy or allowlist is invalid.
+// newVerifier returns a verifier for the policy and the allowlist. It returns an error if one of them is invalid.
 func newVerifier(policy VerifyPolicy, allowlist []string) (verifier, error) {
 	v := verifier{policy: policy}
 	switch policy {
@@ -60,7 +60,7 @@ func newVerifier(policy VerifyPolicy, allowlist []string) (verifier, error) {
 	return v, nil
 }
 
-// isExempt reports whether every pod may use images of this name without credentials, because of the policy or the allowlist.
+// isExempt reports whether every pod may use images with this name. The reason is the policy, or an entry of the allowlist.
 func (v verifier) isExempt(name string) bool {
 	switch v.policy {
 	case NeverVerify:
@@ -73,16 +73,16 @@ func (v verifier) isExempt(name string) bool {
 	}
 }
 
-// allowsPreloaded reports whether every pod may use an image that no agent has pulled, for example one that was imported.
+// allowsPreloaded reports whether every pod may use images that no agent has pulled, for example imported images.
 func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreloadedImages }
 
 // maxRecordedSecrets is the number of secrets in a record at which no further matching secret is added.
 const maxRecordedSecrets = 100
 
-// matchCredentials returns allowed true if a pod with these credentials may use an image that was pulled with the recorded ones:
-// a secret or the service account of the pod must be recorded. A secret with changed content still matches as the recorded
-// object. learned are credentials to add to the record, so that they match by hash next time. Source:
-// pkg/kubelet/images/pullmanager/image_pull_manager.go (MustAttemptImagePull).
+// matchCredentials reports whether a pod with these credentials may use an image. A secret or the service account of the pod
+// must be among the recorded credentials of the image. A secret whose content has changed still matches. The result learned
+// has credentials to add to the record, so that they match by their hash next time. Source: MustAttemptImagePull in
+// pkg/kubelet/images/pullmanager/image_pull_manager.go.
 func matchCredentials(recorded recordedCredentials, credentials []credential.Credential) (allowed bool, learned recordedCredentials) {
 	canAdd := len(recorded.KubernetesSecrets) < maxRecordedSecrets
 	for _, c := range credentials {

@@ -35,8 +35,8 @@ type cachedResponse struct {
 	sequence uint64 // value of putCount when it was stored
 }
 
-// get returns the response that is cached in scope and has not expired. A response for repository precedes one for registry, and
-// that precedes one for all repositories. ok is false if there is none.
+// get returns a cached response of this scope that has not expired, and otherwise ok false. It prefers a response for the
+// repository. The next choice is a response for the registry, and the last one is a response for all repositories.
 func (c *responseCache) get(scope, repository, registry string, now time.Time) (config Config, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,8 +48,8 @@ func (c *responseCache) get(scope, repository, registry string, now time.Time) (
 	return nil, false
 }
 
-// put stores config in scope under key for the given duration. It removes expired responses first, and the oldest ones if the
-// cache is full. It does not store a response larger than a quarter of the cache.
+// put caches the credentials in config for the given duration. It first removes expired responses, and if the cache is full,
+// also the oldest ones. It does not cache credentials that would need more than a quarter of the cache.
 func (c *responseCache) put(scope, key string, config Config, duration time.Duration, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *responseCache) removeKey(key responseKey) {
 	delete(c.responses, key)
 }
 
-// oldestKey returns the key of the response that was stored first.
+// oldestKey returns the key of the response that was cached first.
 func (c *responseCache) oldestKey() (oldest responseKey) {
 	first := c.putCount
 	for k, a := range c.responses {
@@ -91,7 +91,7 @@ func (c *responseCache) oldestKey() (oldest responseKey) {
 	return oldest
 }
 
-// estimateSize returns the approximate memory use of a cached response in bytes.
+// estimateSize returns approximately how many bytes of memory a cached response needs.
 func estimateSize(key responseKey, config Config) int {
 	const perEntry = 200 // overhead of a map entry
 	size := perEntry + len(key.scope) + len(key.key)

@@ -34,11 +34,11 @@ type Login struct {
 // String returns the user name. It hides the password, so that logs do not contain it.
 func (l Login) String() string { return "login of " + l.Username }
 
-// GoString returns the text of String, so that %#v shows no password.
+// GoString returns the same text as String, so that %#v does not print the password.
 func (l Login) GoString() string { return l.String() }
 
-// UnmarshalJSON decodes an entry of a docker configuration. If it has the field "auth", the base64 encoding of "user:password",
-// that replaces Username and Password.
+// UnmarshalJSON decodes one entry of a docker configuration. The field "auth" contains the base64 encoding of
+// "user:password". If it is set, it replaces the fields of the user name and the password.
 func (l *Login) UnmarshalJSON(data []byte) error {
 	var e struct {
 		Username, Password, Email, Auth string
@@ -55,7 +55,8 @@ func (l *Login) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// decodeAuth decodes auth, the base64 encoding of "user:password", with or without padding.
+// decodeAuth decodes the field "auth" of a docker configuration, the base64 encoding of "user:password". The padding may be
+// missing.
 func decodeAuth(auth string) (username, password string, err error) {
 	encoding := base64.RawStdEncoding
 	if strings.HasSuffix(strings.TrimSpace(auth), "=") {
@@ -72,7 +73,7 @@ func decodeAuth(auth string) (username, password string, err error) {
 	return username, password, nil
 }
 
-// ParseConfig decodes a docker configuration and returns its credentials by registry. It ignores all other fields.
+// ParseConfig decodes a docker configuration and returns its logins by registry. It ignores all other fields.
 func ParseConfig(data []byte, format Format) (Config, error) {
 	var file struct{ Auths Config }
 	var target any = &file
@@ -85,7 +86,8 @@ func ParseConfig(data []byte, format Format) (Config, error) {
 	return file.Auths, nil
 }
 
-// hideInput returns err without parts of the input that encoding/json quotes, because they may contain passwords.
+// hideInput returns an error like err that quotes nothing of the input. Errors of encoding/json quote parts of the input,
+// which may be passwords.
 func hideInput(err error) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON, at byte %d", e.Offset)
@@ -106,14 +108,14 @@ type Secret struct {
 // String returns the namespace and the name of the secret. It hides its data.
 func (s Secret) String() string { return "secret " + s.Namespace + "/" + s.Name }
 
-// GoString returns the text of String, so that %#v shows no data.
+// GoString returns the same text as String, so that %#v does not print the data.
 func (s Secret) GoString() string { return s.String() }
 
-// LogValue returns the text of String, so that logs contain no data.
+// LogValue returns the same text as String, so that logs do not contain the data.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// AddSecret adds the credentials of a pull secret to the keyring. A secret without data adds none. The error reports invalid
-// data, or invalid entries; valid entries are added even then.
+// AddSecret adds the credentials of a pull secret to the keyring. A secret without data adds nothing and is no error. If
+// some entries are invalid, AddSecret adds the valid ones and returns an error.
 func (k *Keyring) AddSecret(secret Secret) error {
 	if len(secret.Data) == 0 {
 		return nil

@@ -42,11 +42,11 @@ type Object struct {
 	UID, Namespace, Name string
 }
 
-// Auth returns user name and password as a cri.Auth, for a call of PullImage.
+// Auth returns the user name and the password in the form that PullImage expects.
 func (c Credential) Auth() *cri.Auth { return &cri.Auth{Username: c.Username, Password: c.Password} }
 
-// Hash returns the SHA-256 of the credential in hexadecimal digits. The kubelet writes this hash to its records of pulled images.
-// Source: pkg/credentialprovider/keyring.go (hashAuthConfig).
+// Hash returns the SHA-256 of the credential in hexadecimal digits. The kubelet writes this hash to its records of pulled
+// images. Source: hashAuthConfig in pkg/credentialprovider/keyring.go.
 func (c Credential) Hash() string {
 	// The hash depends on the field names, their order and omitted fields.
 	data, err := json.Marshal(struct {
@@ -64,10 +64,10 @@ func (c Credential) Hash() string {
 // String returns the user name. It hides the password.
 func (c Credential) String() string { return "credential of " + c.Username }
 
-// GoString returns the text of String, so that %#v shows no password.
+// GoString returns the same text as String, so that %#v does not print the password.
 func (c Credential) GoString() string { return c.String() }
 
-// LogValue returns the text of String, so that logs contain no password.
+// LogValue returns the same text as String, so that logs do not contain the password.
 func (c Credential) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // Pod identifies the pod for which a credential is requested.

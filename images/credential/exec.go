@@ -50,7 +50,8 @@ const (
 	cacheGlobally   = "Global"
 )
 
-// cacheKey returns the key under which the response is cached: repository, registry or the key for all repositories.
+// cacheKey returns the key under which the response is cached. Depending on the response this is the repository, its
+// registry, or the key for all repositories.
 func (r *pluginResponse) cacheKey(repository, registry string) string {
 	switch r.CacheKeyType {
 	case cacheByRegistry:
@@ -62,8 +63,8 @@ func (r *pluginResponse) cacheKey(repository, registry string) string {
 	}
 }
 
-// runOnce runs the plugin's executable for the repository and returns its response. Its errors quote nothing of the response,
-// which may contain passwords.
+// runOnce runs the executable of the plugin for the repository, and returns the response. No error quotes the response,
+// because it may contain passwords.
 func (p *plugin) runOnce(ctx context.Context, repository string, account tokenIdentity) (pluginResponse, error) {
 	input, err := json.Marshal(pluginRequest{
 		Kind: "CredentialProviderRequest", APIVersion: p.spec.APIVersion, Image: repository,
@@ -99,8 +100,8 @@ func (p *plugin) runOnce(ctx context.Context, repository string, account tokenId
 	return p.decodeResponse(stdout.Text)
 }
 
-// decodeResponse decodes data, the output of the plugin, and checks its version and fields. Its errors quote nothing of data,
-// which may contain passwords.
+// decodeResponse decodes the output of the plugin, and checks its version and its fields. No error quotes the output,
+// because it may contain passwords.
 func (p *plugin) decodeResponse(data []byte) (decoded pluginResponse, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

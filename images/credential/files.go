@@ -21,8 +21,8 @@ type Files []string
 
 var _ Provider = Files(nil)
 
-// Credentials reads the first usable file of f, and returns its credentials for the repository. The error names unusable files
-// before it and invalid entries in it; the credentials are valid even then.
+// Credentials returns the credentials for the repository in the first usable file of f. The error names unusable files
+// before it, and invalid entries in it. The credentials are valid even then.
 func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Credential, error) {
 	var errs []error
 	for _, path := range f {
@@ -43,8 +43,8 @@ func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Crede
 // maxFileSize is the maximum size of a configuration file in bytes.
 const maxFileSize = 1 << 20
 
-// readRegularFile reads the file at path. It fails if the file is not regular or larger than maxFileSize, and does not block on a
-// named pipe.
+// readRegularFile returns the content of the file at path. It returns an error if the file is not regular or is larger than
+// maxFileSize. It does not block on a named pipe.
 func readRegularFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -65,8 +65,8 @@ func readRegularFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// readKeyring returns the credentials of the docker configuration at path. If the file is unusable, the keyring is nil. If only
-// some entries are invalid, it returns both the keyring and an error.
+// readKeyring returns the credentials in the docker configuration at path. If the file is unusable, the keyring is nil. If
+// only some entries are invalid, it returns the keyring with the valid ones, and an error.
 func readKeyring(path string) (*Keyring, error) {
 	data, err := readRegularFile(path)
 	if err != nil {

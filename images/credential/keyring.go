@@ -31,8 +31,8 @@ type entry struct {
 	credentials []Credential
 }
 
-// Add adds the credentials of config to the keyring, with source as their origin. They follow existing credentials of the same
-// key. The error reports invalid keys, which are skipped.
+// Add adds the credentials in config to the keyring, and records source as their origin. If a key exists already, its
+// previous credentials are tried first. Invalid keys are skipped, and the error reports them.
 func (k *Keyring) Add(config Config, source Source) error {
 	var errs []error
 	for i, name := range slices.Sorted(maps.Keys(config)) {
@@ -64,9 +64,10 @@ func (k *Keyring) addCredential(key string, added Credential) error {
 	return nil
 }
 
-// Lookup returns the credentials for repository, for example "docker.io/library/busybox", in the order to try them: a longer key
-// precedes its prefixes. If no key matches a repository on Docker Hub, it returns the credentials of the key "index.docker.io",
-// which docker writes. A repository without a registry, such as "busybox", is on Docker Hub.
+// Lookup returns the credentials for a repository such as "docker.io/library/busybox", in the order to try them. Credentials
+// of a longer key precede those of its prefixes. For a repository on Docker Hub that no key matches, it returns the
+// credentials of the key "index.docker.io", which docker writes. A repository without a registry, such as "busybox", is on
+// Docker Hub.
 func (k *Keyring) Lookup(repository string) []Credential {
 	target, registry, err := parseTarget(repository)
 	if err != nil {
@@ -92,5 +93,5 @@ func (k *Keyring) Lookup(repository string) []Credential {
 // String returns the number of keys and shows no credentials.
 func (k *Keyring) String() string { return fmt.Sprintf("keyring of %d keys", len(k.entries)) }
 
-// GoString returns the text of String, so that %#v shows no credentials.
+// GoString returns the same text as String, so that %#v does not print the credentials.
 func (k *Keyring) GoString() string { return k.String() }

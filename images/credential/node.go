@@ -3,8 +3,9 @@
 
 package credential
 
-// NodeProviders returns the providers that a kubelet uses for the credentials of its node: first files, then the plugins in the
-// configuration plugins, which are created with opts. The error reports an invalid plugin configuration, as in [NewPlugins].
+// NodeProviders returns the credential providers that a kubelet uses on its node. The first provider reads files. The second
+// one, if plugins are configured, runs the plugins. It returns an error if the plugin configuration is invalid, see
+// [NewPlugins].
 func NodeProviders(files Files, plugins PluginConfig, opts PluginOptions) ([]Provider, error) {
 	providers := []Provider{files}
 	if len(plugins.Providers) > 0 {

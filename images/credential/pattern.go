@@ -20,7 +20,8 @@ type registryPattern struct {
 	pathPrefix string
 }
 
-// parsePattern parses a pattern of the form HOST[:PORT][/PATH]. An error does not quote it, because it may contain a password.
+// parsePattern parses a pattern of the form HOST[:PORT][/PATH]. Errors do not quote the pattern, because it may contain a
+// password.
 func parsePattern(s string) (registryPattern, error) {
 	u, err := url.Parse("https://" + s)
 	if err != nil {
@@ -37,16 +38,17 @@ func parsePattern(s string) (registryPattern, error) {
 	return registryPattern{labels: strings.Split(host, "."), port: port, pathPrefix: u.Path}, nil
 }
 
-// parseTarget parses repository for a comparison with patterns. It also returns the registry, which is Docker Hub if repository
-// names none.
+// parseTarget parses the name of a repository, so that patterns can be matched with it. It also returns the registry of the
+// repository. A repository without a registry is on Docker Hub.
 func parseTarget(repository string) (target registryPattern, registry string, err error) {
 	registry, rest := reference.Split(repository)
 	target, err = parsePattern(registry + "/" + rest)
 	return target, registry, err
 }
 
-// matchesTarget reports whether p matches the repository target. The ports must be equal, each label of the host must match, and
-// the path must begin with pathPrefix. The path is compared by characters: "r.io/team" also matches "r.io/teams".
+// matchesTarget reports whether the pattern p matches a repository, the target. The ports must be equal, each label of the
+// host must match, and the path must begin with pathPrefix. The path need not end at a slash: "r.io/team" also matches
+// "r.io/teams".
 func (p registryPattern) matchesTarget(target registryPattern) bool {
 	if p.port != target.port || len(p.labels) != len(target.labels) || !strings.HasPrefix(target.pathPrefix, p.pathPrefix) {
 		return false
@@ -59,7 +61,7 @@ func (p registryPattern) matchesTarget(target registryPattern) bool {
 	return true
 }
 
-// normalizeKey removes the scheme and the API version, such as "/v1/", from a key of a docker configuration.
+// normalizeKey returns a key of a docker configuration without its scheme and without the API version, such as "/v1/".
 func normalizeKey(key string) (string, error) {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	u, err := url.Parse("https://" + key)

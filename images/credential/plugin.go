@@ -32,9 +32,9 @@ type tokenIdentity struct {
 	token       string
 }
 
-// readCredentials returns the plugin's credentials for repository. origin is the node, or the service account for which the
-// plugin ran. It takes them from the cache, or runs the plugin once for all concurrent calls. If the plugin is not configured for
-// the repository or the pod, it returns nothing.
+// readCredentials returns the plugin's credentials for the repository. It uses a cached response, or runs the plugin;
+// concurrent calls for the same credentials share one run. The origin is the node or the service account for which the
+// plugin ran. If the plugin is not configured for the repository or the pod, there are no credentials.
 func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod) (credentials Config, origin Source, err error) {
 	target, registry, err := parseTarget(repository)
 	if err != nil || !slices.ContainsFunc(p.matchPatterns, func(m registryPattern) bool { return m.matchesTarget(target) }) {
@@ -71,8 +71,8 @@ func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod
 	return config, source, nil
 }
 
-// readIdentity returns the service account data that the plugin is configured to receive, including a token. shouldRun is false
-// if the plugin must not run for pod, for example because its service account lacks a required annotation.
+// readIdentity returns the service account data that the plugin is configured to receive, including a token. If the plugin
+// must not run for this pod, shouldRun is false. An example is a service account without a required annotation.
 func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdentity, shouldRun bool, err error) {
 	a := p.spec.TokenAttributes
 	if a == nil {
@@ -110,8 +110,8 @@ func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdent
 	return identity, true, nil
 }
 
-// cacheScope returns the part of the cache key that separates users of a response. Depending on the configuration these are all
-// pods, the pods of a service account, or the holders of a token.
+// cacheScope returns the part of a cache key that separates those who may use a cached response. Depending on the
+// configuration, these are all pods, the pods of one service account, or the pods with the same token.
 func (p *plugin) cacheScope(identity tokenIdentity) string {
 	if identity.object == (Object{}) {
 		return ""
@@ -124,8 +124,8 @@ func (p *plugin) cacheScope(identity tokenIdentity) string {
 	return string(scope)
 }
 
-// convertResponse returns the credentials in response. It returns an error if a password is the service account's token, but the
-// cache may outlive the token.
+// convertResponse returns the credentials in the response of a plugin. It returns an error if the service account's token is
+// used as a password, but the configuration would keep it in the cache after the token expires.
 func (p *plugin) convertResponse(response pluginResponse, identity tokenIdentity) (Config, error) {
 	config := make(Config, len(response.Auth))
 	for key, auth := range response.Auth {

@@ -89,8 +89,8 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 // MarshalJSON returns a JSON string such as "1h30m0s".
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
 
-// ParsePluginConfig decodes a CredentialProviderConfig and validates it. data must be JSON; the caller converts YAML. Unknown
-// fields are an error.
+// ParsePluginConfig decodes a CredentialProviderConfig in JSON and validates it. Unknown fields are an error. The caller
+// converts YAML to JSON.
 func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	var file struct {
 		APIVersion string `json:"apiVersion"`
@@ -111,7 +111,8 @@ func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	return file.PluginConfig, file.Validate()
 }
 
-// isVersion reports whether version is group with a supported version, for example group+"v1".
+// isVersion reports whether version is a supported API version of the group. An example is group+"v1", because group ends in a
+// slash.
 func isVersion(version, group string) bool {
 	version, ok := strings.CutPrefix(version, group)
 	return ok && slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version)

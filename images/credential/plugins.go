@@ -49,8 +49,8 @@ type Plugins struct {
 
 var _ Provider = (*Plugins)(nil)
 
-// NewPlugins finds the executables of all plugins in config, and runs none. It returns an error if an executable is missing, or
-// config or opts is invalid.
+// NewPlugins finds the executables of the plugins in config. It runs no plugin. It returns an error if an executable is
+// missing, or if config or opts is invalid.
 func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("plugin configuration: %w", err)
@@ -80,8 +80,8 @@ func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
 	return ps, nil
 }
 
-// Credentials runs the plugins that are configured for repository, one after another, and returns their matching credentials. The
-// error joins the errors of failed plugins; the credentials are valid even then.
+// Credentials runs each plugin that is configured for the repository, one after another. It returns the credentials for the
+// repository. The error joins the errors of failed plugins; the credentials are valid even then.
 func (ps *Plugins) Credentials(ctx context.Context, repository string, pod Pod) ([]Credential, error) {
 	ring := &Keyring{}
 	var errs []error

@@ -24,8 +24,9 @@ type sharedCall[V any] struct {
 	abandoned bool // the leader, the caller that runs the call, was cancelled or has panicked: other callers do not use its result
 }
 
-// Do returns the result of work for key. If another caller already runs work for this key, Do waits for that result or the end of
-// ctx. If the other caller fails because its own context has ended, one of the waiting callers runs work in its place.
+// Do calls work and returns its result. If another caller with this key already runs its work, Do waits for that result
+// instead, at most until ctx ends. If that caller fails because its own context has ended, one of the waiting callers runs
+// its work.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context) (V, error)) (V, error) {
 	for {
 		shared, isLeader := g.joinCall(key)
@@ -44,7 +45,8 @@ func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context
 	}
 }
 
-// joinCall returns the running call for key. If there is none, it registers one, and isLeader tells the caller to run it.
+// joinCall returns the running call with this key. If there is none, it registers one and returns isLeader true: the caller
+// must then run the call.
 func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +61,7 @@ func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	return shared, true
 }
 
-// leadCall runs work with ctx, and publishes the result to all callers that wait for shared.
+// leadCall runs work and returns its result. All callers that wait for the shared call get this result too.
 func (g *Group[V]) leadCall(ctx context.Context, key string, shared *sharedCall[V], work func(context.Context) (V, error)) (V, error) {
 	defer func() {
 		g.mu.Lock()
