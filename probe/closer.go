@@ -13,8 +13,8 @@ import (
 // maxClosing is how many probers are closed concurrently. Closing one whose peer does not respond may block a thread for a while.
 const maxClosing = 64
 
-// proberCloser returns prober as the [io.Closer] that the set must close. It returns nil if prober has no Close method. It also
-// returns nil if prober is not comparable, because the set cannot count the users of such a prober.
+// proberCloser returns the prober as an [io.Closer] if the set must close it, otherwise nil. The set closes a prober that
+// has a Close method and is comparable. It could not count the users of a prober that is not comparable.
 func proberCloser(prober Prober) io.Closer {
 	if c, ok := prober.(io.Closer); ok && reflect.ValueOf(prober).Comparable() {
 		return c
@@ -36,16 +36,16 @@ func newClosers(logger *slog.Logger) *proberClosers {
 	return &proberClosers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
-// retainProber adds one user of closer, a prober: a target or a running probe. The prober stays open while it has users. A nil
-// closer is ignored.
+// retainProber adds one user of a closable prober. Users are targets and running probes; the prober stays open while it has
+// users. A nil closer is ignored.
 func (s *proberClosers) retainProber(closer io.Closer) {
 	if closer != nil {
 		s.uses[closer]++
 	}
 }
 
-// releaseProber removes one user of closer, a prober. If no user remains, the next closeUnused closes the prober. A nil closer is
-// ignored.
+// releaseProber removes one user of a closable prober. If the prober then has no user, the next call of closeUnused closes
+// it. A nil closer is ignored.
 func (s *proberClosers) releaseProber(closer io.Closer) {
 	if closer == nil {
 		return
@@ -55,8 +55,8 @@ func (s *proberClosers) releaseProber(closer io.Closer) {
 	}
 }
 
-// closeUnused closes the released probers that still have no user. The loop calls it after it has applied all requests, because a
-// prober may move from one target to another.
+// closeUnused closes the probers that have lost their last user and still have none. The loop calls it after it has applied
+// all requests, because a prober may move from one target to another.
 func (s *proberClosers) closeUnused() {
 	for _, c := range s.released {
 		if n, ok := s.uses[c]; ok && n == 0 {
@@ -66,7 +66,7 @@ func (s *proberClosers) closeUnused() {
 	s.released = nil
 }
 
-// closeAll closes all probers. It returns when these probers, and the probers that were being closed before, are closed.
+// closeAll closes all probers. It returns when they are closed, including the probers whose close had started before.
 func (s *proberClosers) closeAll() {
 	for c := range s.uses {
 		s.startClose(c)

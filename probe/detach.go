@@ -15,11 +15,12 @@ const detachTimeout = time.Second
 // detachKey is the context key of the function that implements [DetachContext].
 type detachKey struct{}
 
-// DetachContext returns a context for a call that must continue after ctx, the context that a [Prober] received, has ended. An
-// example is a CRI call that must not be cancelled. The prober must call ended once, after the call has returned.
+// DetachContext returns a context for a call that must continue after the context of a probe has ended. An example is a CRI
+// call that must not be cancelled. The argument ctx is the context that the [Prober] has received. The prober must call
+// ended once, after the call has returned.
 //
-// If a [Set] runs the prober, the returned context ends a second after the context of Run, and Run does not return before ended
-// is called. Otherwise the returned context never ends.
+// If a [Set] runs the prober, the returned context ends one second after the context of Run, and Run waits until ended is
+// called. Otherwise the returned context never ends.
 func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	if outlast, ok := ctx.Value(detachKey{}).(func(context.Context) (context.Context, func())); ok {
 		return outlast(ctx)
@@ -27,7 +28,7 @@ func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	return context.WithoutCancel(ctx), func() {}
 }
 
-// withDetachContext returns ctx, the context of Run, with a value that [DetachContext] finds: the function that implements it.
+// withDetachContext returns the context of Run with a value in which [DetachContext] finds its implementation.
 func (l *loop) withDetachContext(ctx context.Context) context.Context {
 	run := ctx
 	return context.WithValue(ctx, detachKey{}, func(ctx context.Context) (context.Context, func()) {

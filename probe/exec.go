@@ -46,8 +46,8 @@ type Exec struct {
 
 var _ Prober = (*Exec)(nil)
 
-// NewExec returns a prober that runs the command of config through execer. It returns an error if execer is nil or a field of
-// config is invalid; the error names the field and its value.
+// NewExec returns a prober that runs a command in a container. It runs the command through execer. It returns an error if
+// execer is nil, or if a field of config is invalid; the error names the field and its value.
 func NewExec(execer Execer, config ExecConfig) (*Exec, error) {
 	if err := required.Args("probe.NewExec", required.Arg{Name: "execer", Value: execer, Hint: "that of podprobe.CRI"}); err != nil {
 		return nil, err
@@ -67,9 +67,9 @@ func NewExec(execer Execer, config ExecConfig) (*Exec, error) {
 	return &Exec{execer: execer, config: config}, nil
 }
 
-// Probe runs the command and returns Success for exit code zero. It returns Failure for any other exit code, and if the command
-// has not exited at the deadline of ctx. If the command could not be run, Probe returns an error, because that does not show
-// whether the container is healthy.
+// Probe runs the command. The result is Success if the exit code is zero. It is Failure if the exit code is not zero, or if
+// the command has not exited at the deadline of ctx. If the command could not be run, Probe returns an error, because the
+// health of the container is then unknown.
 func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	began := time.Now()
 	output, code, err := e.execer.Exec(ctx, e.config.ContainerID, slices.Clone(e.config.Command))
@@ -86,13 +86,14 @@ func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	}
 }
 
-// isTimeout reports whether err is the result of a timeout: err or the error of ctx is context.DeadlineExceeded. It checks ctx
-// too, because a runtime may return any error at the deadline.
+// isTimeout reports whether err was caused by a timeout. It also checks the error of ctx, because a runtime may return any
+// error at the deadline.
 func (*Exec) isTimeout(ctx context.Context, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
-// timeoutMessage returns the kubelet's message for a command that timed out. began is the start of the command.
+// timeoutMessage returns the kubelet's message for a command that has timed out. The argument began is the start time of the
+// command.
 func (e *Exec) timeoutMessage(ctx context.Context, began time.Time) string {
 	limit := time.Since(began)
 	if deadline, ok := ctx.Deadline(); ok {

@@ -46,7 +46,7 @@ type flight struct {
 	cancel      context.CancelFunc
 }
 
-// nextCheck returns the time at which the running probe becomes slow or hung, unless its prober returns earlier. It returns the
+// nextCheck returns the time at which the running probe becomes slow or hung if it is not finished before. It returns the
 // zero time if the probe is already hung or cancelled.
 func (f *flight) nextCheck() time.Time {
 	switch slowAt := f.started.Add(slowAfter); {
@@ -65,7 +65,8 @@ type attemptResult struct {
 	err    error
 }
 
-// startWaitingProbes starts waiting probes until no further probe may run. The pods take turns: each starts one probe per turn.
+// startWaitingProbes starts waiting probes until a limit is reached. It starts one probe of each pod before it starts a
+// second one of the same pod.
 func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	for l.status.InFlight < l.set.opts.Parallel {
 		e := l.queue.takeNext(l.hasCapacity)
@@ -89,14 +90,14 @@ func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	}
 }
 
-// hasCapacity reports whether pod may run one more probe. Without this limit, a pod with long timeouts could occupy the
-// goroutines, memory and connections of all pods.
+// hasCapacity reports whether one more probe of the pod may run. The limit prevents that a pod with long timeouts occupies
+// all goroutines, memory and connections.
 func (l *loop) hasCapacity(pod *pod) bool {
 	return pod.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || pod.flights < reservedFlights)
 }
 
-// setPhase changes the phase under which the status counts a running probe. The phase of a hung probe is counted until its prober
-// returns.
+// setPhase changes the phase of a running probe, and the counts in the status. A hung probe is counted as hung until its
+// prober returns.
 func (l *loop) setPhase(running *flight, next flightPhase) {
 	l.addToStatus(running.phase, -1)
 	l.addToStatus(next, 1)
@@ -115,7 +116,7 @@ func (l *loop) addToStatus(p flightPhase, n int) {
 	}
 }
 
-// startAttempt calls the prober of a running probe in a goroutine. The call has the timeout of the probe.
+// startAttempt starts a call of the prober in a goroutine. The context of the call has the timeout of the probe.
 func (l *loop) startAttempt(ctx context.Context, running *flight) {
 	timeout := running.entry.state.target.Spec.Timeout
 	running.attempts++
@@ -135,7 +136,7 @@ func (l *loop) startAttempt(ctx context.Context, running *flight) {
 }
 
 // applyResult evaluates the result of a prober call. After an error it calls the prober again, up to the maximum number of
-// attempts. Otherwise it applies the outcome to the state of the probe.
+// attempts. Otherwise it updates the state of the probe by the outcome.
 func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	f := result.flight
 	e := f.entry
@@ -160,8 +161,7 @@ func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	l.removeIfEmpty(e.pod)
 }
 
-// updateFlightPhase marks the running probe as slow. If the deadline of its prober call has passed, it gives the probe up as
-// hung.
+// updateFlightPhase marks the running probe as slow, or gives it up as hung if the deadline of its prober call has passed.
 func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
 	if now.Before(probe.flight.deadline) {
 		l.setPhase(probe.flight, slow)
@@ -171,14 +171,14 @@ func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
 	l.giveUpFlight(probe.flight)
 }
 
-// giveUpFlight marks a running probe as hung: its result will be ignored, and it no longer counts against Options.Parallel. Its
-// prober is not called again before it has returned.
+// giveUpFlight marks a running probe as hung. Its result will be ignored, and it no longer counts against Options.Parallel.
+// Its prober is not called again before the current call has returned.
 func (l *loop) giveUpFlight(running *flight) {
 	l.setPhase(running, hung)
 	l.reportProbe(running, attemptResult{err: ErrHung})
 }
 
-// cancelFlight cancels the prober call of a probe whose container has terminated or must not be probed any more.
+// cancelFlight cancels the running prober call of a probe. Its container has terminated or must not be probed any more.
 func (l *loop) cancelFlight(probe *entry) {
 	probe.flight.cancel()
 	if probe.flight.phase != hung {

@@ -8,8 +8,8 @@ import "container/heap"
 // entryHeap is a heap of the probes of a Set, ordered by the time of their next start or phase change.
 type entryHeap struct{ entries dueHeap }
 
-// setEntry updates the position of probe in the heap after a change of its due time, and adds or removes it if necessary. A probe
-// with a zero due time is not in the heap.
+// setEntry moves a probe to its place in the heap after its due time has changed. It adds the probe if it is missing. If the
+// due time is zero, it removes the probe.
 func (s *entryHeap) setEntry(probe *entry) {
 	switch in := probe.index >= 0; {
 	case !in && probe.due.IsZero():
@@ -22,7 +22,7 @@ func (s *entryHeap) setEntry(probe *entry) {
 	}
 }
 
-// nextEntry returns the probe with the earliest due time, or nil if no probe is due at any time.
+// nextEntry returns the probe with the earliest due time. It returns nil if the heap is empty.
 func (s *entryHeap) nextEntry() *entry {
 	if len(s.entries) == 0 {
 		return nil

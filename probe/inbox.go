@@ -29,7 +29,8 @@ type requests struct {
 	dropped map[io.Closer]struct{}
 }
 
-// setTargets stores targets, passed to Sync, until the loop reads them. They replace all targets stored earlier.
+// setTargets stores the targets of all pods, which a call of Sync has received, for the loop. They replace all targets that
+// the loop has not read yet.
 func (r *requests) setTargets(targets []Target) {
 	r.dropProbers(r.targets)
 	for _, of := range r.pods {
@@ -38,8 +39,8 @@ func (r *requests) setTargets(targets []Target) {
 	r.replaceAll, r.targets, r.pods = true, targets, nil
 }
 
-// setPodTargets stores targets, passed to SyncPod, until the loop reads them. They replace the targets stored earlier for the pod
-// with this UID.
+// setPodTargets stores the targets of one pod, which a call of SyncPod has received, for the loop. They replace the targets
+// of this pod that the loop has not read yet.
 func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.dropProbers(r.pods[uid])
 	if r.pods == nil {
@@ -48,8 +49,8 @@ func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.pods[uid] = targets
 }
 
-// dropProbers records the closable probers of targets. These targets were replaced before the loop has read them, so that the
-// loop must close their probers.
+// dropProbers records that the loop must close the probers of these targets. The targets were replaced before the loop has
+// read them.
 func (r *requests) dropProbers(targets []Target) {
 	for i := range targets {
 		c := proberCloser(targets[i].Prober)
@@ -63,7 +64,7 @@ func (r *requests) dropProbers(targets []Target) {
 	}
 }
 
-// addTrigger stores that the probe with this key must run now, until the loop reads it.
+// addTrigger records for the loop that the probe with this key must run now.
 func (r *requests) addTrigger(key Key) {
 	if r.triggers == nil {
 		r.triggers = make(map[Key]struct{})

@@ -18,7 +18,7 @@ const (
 	Liveness
 )
 
-// String returns the kind in the form of the kubelet's events and metrics: "Startup", "Readiness" or "Liveness".
+// String returns the name of the kind as in the kubelet's events and metrics: "Startup", "Readiness" or "Liveness".
 func (k Kind) String() string {
 	switch k {
 	case Startup:
@@ -39,7 +39,7 @@ type Key struct {
 	Kind      Kind
 }
 
-// String returns a text with the pod, the container and the kind, for errors and logs.
+// String returns the pod, the container and the kind of the probe as one text, for errors and logs.
 func (k Key) String() string {
 	return fmt.Sprintf("%s probe of container %q of pod %q", k.Kind, k.Container, k.PodUID)
 }

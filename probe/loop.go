@@ -63,7 +63,7 @@ func newLoop(s *Set) *loop {
 	return l
 }
 
-// removeUnclaimedResults removes the stored results of a previous agent process for containers that are not in any target.
+// removeUnclaimedResults removes results that a previous agent process has stored, if no target has their container.
 func (l *loop) removeUnclaimedResults() {
 	for _, k := range l.set.store.removeUnclaimed() {
 		if e := l.entries[k]; e == nil || !e.state.hasValue {
@@ -91,7 +91,8 @@ func (l *loop) reportStoreError(err error) {
 	}
 }
 
-// runDueWork applies the pending requests and starts the probes that are due. It returns the time to wait until the next call.
+// runDueWork applies the pending requests and starts the due probes. It returns how long the loop may wait until it calls
+// runDueWork again.
 func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	r := l.set.inbox.takeRequests()
 	l.applySyncs(r)
@@ -123,7 +124,7 @@ func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	return idleWait
 }
 
-// applySyncs adds, updates and removes probes as required by the calls of Sync and SyncPod that are recorded in reqs.
+// applySyncs adds, updates and removes probes, as requested by calls of Sync and SyncPod. The calls are recorded in reqs.
 func (l *loop) applySyncs(reqs requests) {
 	if reqs.replaceAll {
 		l.addTargets(reqs.targets)
@@ -141,8 +142,8 @@ func (l *loop) applySyncs(reqs requests) {
 	}
 }
 
-// addTargets creates a probe for each new target and updates the probes of the other targets. Probes without a target remain
-// until removeStaleEntries.
+// addTargets creates a probe for each new target, and updates the existing probes of the other targets. Probes whose target
+// is missing remain until removeStaleEntries.
 func (l *loop) addTargets(targets []Target) {
 	l.syncCount++
 	now := time.Now()
@@ -167,7 +168,7 @@ func (l *loop) addTargets(targets []Target) {
 	}
 }
 
-// podOf returns the state of the pod with this UID, and creates it if necessary.
+// podOf returns the state of the pod with this UID. It creates the state if there is none.
 func (l *loop) podOf(uid string) *pod {
 	p := l.pods[uid]
 	if p == nil {
@@ -177,7 +178,7 @@ func (l *loop) podOf(uid string) *pod {
 	return p
 }
 
-// removeStaleEntries removes the probes of the pod with this UID for which the last call of addTargets had no target.
+// removeStaleEntries removes the probes of a pod for which the last call of addTargets had no target.
 func (l *loop) removeStaleEntries(uid string) {
 	p := l.pods[uid]
 	if p == nil {
@@ -193,15 +194,15 @@ func (l *loop) removeStaleEntries(uid string) {
 	l.removeIfEmpty(p)
 }
 
-// removeIfEmpty removes the state of pod if the pod has no probes and no running prober calls.
+// removeIfEmpty removes the state of the pod if the pod has no probes and none of its prober calls is running.
 func (l *loop) removeIfEmpty(pod *pod) {
 	if len(pod.entries) == 0 && pod.flights == 0 {
 		delete(l.pods, pod.uid)
 	}
 }
 
-// firstProbeTime returns the earliest time of the first probe of a new target. Shortly after the start of the agent, it spreads
-// the first probes over one period. Source: worker.run in pkg/kubelet/prober/worker.go.
+// firstProbeTime returns the earliest time for the first probe of a new target. Shortly after the start of the agent, the
+// first probes are spread at random over one period. Source: worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbeTime(target Target, now time.Time) time.Time {
 	if period := target.Spec.Period; now.Sub(l.start) < period {
 		return now.Add(time.Duration(l.set.opts.Rand() * float64(period)))
@@ -225,8 +226,8 @@ func (l *loop) removeEntry(probe *entry) {
 	}
 }
 
-// setState stores next as the state of probe. If the value of the probe has changed, it updates the store and the results, and
-// calls the hooks and listeners.
+// setState replaces the state of a probe. If the value of the probe has changed, it updates the store and the results, and
+// calls the hooks and the listeners.
 func (l *loop) setState(probe *entry, next State) {
 	before, hadValue := probe.state.Value()
 	probe.state = next
@@ -253,8 +254,8 @@ func (l *loop) setState(probe *entry, next State) {
 	}
 }
 
-// reschedule updates the time at which the loop must handle probe next. A probe that waits for its start keeps its position in
-// the queue, unless it is no longer due.
+// reschedule updates the time at which the loop must look at a probe again. A probe that waits for its start keeps its place
+// in the queue, unless it is no longer due.
 func (l *loop) reschedule(probe *entry) {
 	due := probe.state.NextProbe()
 	switch {

@@ -46,7 +46,7 @@ type Result struct {
 	Output  string // for events and logs: up to [MaxOutput] bytes of output, or the reason of a failure
 }
 
-// NewResult returns a Result with the first [MaxOutput] bytes of output. If output is longer, it copies these bytes, so that the
+// NewResult returns a Result with the first [MaxOutput] bytes of output. It copies them if output is longer, so that the
 // memory of output can be freed.
 func NewResult(outcome Outcome, output string) Result {
 	if len(output) > MaxOutput {

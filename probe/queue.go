@@ -25,7 +25,7 @@ type waitingQueue struct {
 	entries int       // waiting entries of all pods
 }
 
-// addEntry appends probe, which is due, to the waiting probes of its pod.
+// addEntry appends a due probe to the waiting probes of its pod.
 func (q *waitingQueue) addEntry(probe *entry) {
 	p := probe.pod
 	probe.waiting = true
@@ -36,7 +36,7 @@ func (q *waitingQueue) addEntry(probe *entry) {
 	}
 }
 
-// removeEntry removes probe, which waits for its start, from the queue.
+// removeEntry removes a waiting probe from the queue.
 func (q *waitingQueue) removeEntry(probe *entry) {
 	p := probe.pod
 	at := slices.Index(p.waiting, probe)
@@ -49,8 +49,9 @@ func (q *waitingQueue) removeEntry(probe *entry) {
 	}
 }
 
-// takeNext removes a probe from the queue and returns it: the oldest waiting probe of the first pod for which hasCapacity returns
-// true. The checked pods move to the end of the queue, so that pods take turns. It returns nil if no pod has capacity.
+// takeNext removes a probe from the queue and returns it. It takes the first pod for which hasCapacity returns true, and of
+// this pod the probe that waits longest. The pods that it has checked move to the end of the queue, so that all pods take
+// turns. It returns nil if no pod has capacity.
 func (q *waitingQueue) takeNext(hasCapacity func(*pod) bool) *entry {
 	for range q.pods.Len() {
 		front := q.pods.Front()

@@ -23,7 +23,7 @@ const sumLength = 8
 
 var errDamaged = errors.New("damaged line")
 
-// appendLine appends the line of the store file for this record to buf.
+// appendLine appends this record to buf, as one line of the store file.
 func (r storeRecord) appendLine(buf []byte) []byte {
 	k, v := r.key, r.value
 	// Strings can always be marshalled.
@@ -36,7 +36,7 @@ func (r storeRecord) appendLine(buf []byte) []byte {
 	return append(append(buf, text...), '\n')
 }
 
-// parseRecord parses a line of the store file, including its line break.
+// parseRecord parses one line of the store file. The line must end with its line break.
 func parseRecord(line []byte) (storeRecord, error) {
 	line, whole := bytes.CutSuffix(line, []byte("\n"))
 	if !whole || len(line) < sumLength+1 || line[sumLength] != ' ' {

@@ -44,8 +44,8 @@ type Set struct {
 	listeners listener.List
 }
 
-// NewSet returns a Set without targets. It reads the file Options.Store, so that [Set.Result] returns the results of a previous
-// agent process even before Run.
+// NewSet returns a Set without targets. It reads the file Options.Store, so that [Set.Result] returns the results of a
+// previous agent process before Run is called.
 func NewSet(opts Options) *Set {
 	if opts.Parallel <= 0 {
 		opts.Parallel = 256
@@ -68,8 +68,8 @@ func NewSet(opts Options) *Set {
 	}
 }
 
-// Sync replaces the targets of all pods, which also updates the state of their containers. It does not wait for probes. The error
-// joins an error for each invalid or duplicate target. These targets are ignored, all other targets take effect.
+// Sync replaces the targets of all pods. Targets also contain the state of their containers. Sync does not wait for probes.
+// Invalid and duplicate targets are ignored, and the error names each of them.
 func (s *Set) Sync(targets []Target) error {
 	good, err := filterTargets(targets, nil)
 	s.requireRun(good)
@@ -77,9 +77,9 @@ func (s *Set) Sync(targets []Target) error {
 	return err
 }
 
-// SyncPod replaces the targets of the pod with this UID, which also updates the state of its containers. If targets is empty, the
-// probes and results of the pod are removed. The error joins an error for each ignored target: an invalid or duplicate one, or
-// one of another pod.
+// SyncPod replaces the targets of the pod with this UID. Targets also contain the state of their containers. If targets is
+// empty, the probes and results of the pod are removed. Invalid and duplicate targets and targets of another pod are
+// ignored, and the error names each of them.
 func (s *Set) SyncPod(podUID string, targets []Target) error {
 	good, err := filterTargets(targets, func(t *Target) error {
 		if t.PodUID != podUID {
@@ -92,14 +92,14 @@ func (s *Set) SyncPod(podUID string, targets []Target) error {
 	return err
 }
 
-// requireRun makes the set log an error if targets is not empty and Run is not called soon.
+// requireRun makes the set log an error if Run is not called soon. It does nothing if there are no targets.
 func (s *Set) requireRun(targets []Target) {
 	if len(targets) > 0 {
 		s.guard.Require("probe.Set", s.opts.Logger, nil)
 	}
 }
 
-// Healthy returns an error if there are targets and Run is not running. No probe runs in this state.
+// Healthy returns an error if there are targets and Run is not running. No probe runs then.
 func (s *Set) Healthy() error {
 	if s.guard.Err() != nil {
 		return runonce.NotRun("probe.Set")
@@ -107,8 +107,8 @@ func (s *Set) Healthy() error {
 	return nil
 }
 
-// filterTargets returns the targets that are valid, not duplicate, and for which check returns nil. check may be nil. The error
-// joins the errors of the other targets. It marks a container without startup probe as started.
+// filterTargets returns the targets that are valid and not duplicate, and for which check returns nil. A nil check accepts
+// all. The error names each target that is omitted. If a container has no startup probe, its targets are marked as started.
 func filterTargets(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error
 	seen := make(map[Key]struct{}, len(targets))
@@ -142,29 +142,29 @@ func filterTargets(targets []Target, check func(*Target) error) ([]Target, error
 	return valid, errors.Join(errs...)
 }
 
-// Trigger requests that the probe with this key runs now, and not at the end of its period. It returns at once. It has no effect
-// if the container cannot be probed at present.
+// Trigger requests that the probe with this key runs now and not at the end of its period. It returns at once. If the
+// container cannot be probed at present, it has no effect.
 func (s *Set) Trigger(key Key) {
 	s.inbox.request(func(r *requests) { r.addTrigger(key) })
 }
 
-// Result returns the current value of the probe with this key. ok is false if the probe has no value. The value may belong to a
-// previous container instance: the caller must compare value.ContainerID.
+// Result returns the current value of the probe with this key. It returns ok false if the probe has no value. The value may
+// belong to a previous container instance: compare value.ContainerID.
 func (s *Set) Result(key Key) (value Value, ok bool) { return s.board.getValue(key) }
 
 // allResults returns the values of all probes that have one.
 func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }
 
-// Notify registers fn, which is called with the UID of a pod after a probe value of that pod has changed, and after
-// Hooks.ValueChanged. fn runs on the goroutine of Run and must not block. Several functions can be registered, none can be
-// removed, and each receives later changes only. Notify panics if fn is nil.
+// Notify registers fn. It is called with the UID of a pod after a probe value of this pod has changed, and after
+// Hooks.ValueChanged. It runs on the goroutine of Run and must not block. A function cannot be removed. Notify panics if fn
+// is nil.
 func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 
 // Status returns the numbers of targets and of running and waiting probes.
 func (s *Set) Status() Status { return s.board.getStatus() }
 
 // Run runs probes until ctx ends. It then waits until all prober calls have returned, including calls with a context of
-// [DetachContext], and all probers are closed. It returns nil. A second call of Run returns an error at once.
+// [DetachContext]. It closes all probers and returns nil. A second call returns an error at once.
 func (s *Set) Run(ctx context.Context) error {
 	if err := s.guard.Begin(); err != nil {
 		return fmt.Errorf("probe.Set: %w", err)

@@ -39,7 +39,7 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// withDefaults returns s with the defaults of the Kubernetes API in place of zero fields. It raises Period to at least MinPeriod,
+// withDefaults returns s with the defaults of the Kubernetes API in its zero fields. It raises Period to at least MinPeriod,
 // because a State divides by Period.
 func (s Spec) withDefaults() Spec {
 	s.Period = max(s.Period, MinPeriod)

@@ -36,8 +36,8 @@ type PreviousRun struct {
 	Outcome    Outcome   // stored by the previous agent; Unknown: none
 }
 
-// NewState returns the state of a probe that has no target yet. The probe will run at first or later, and then each period after
-// first.
+// NewState returns the state of a probe that has no target yet. The argument first is the earliest time of the first probe.
+// Further probes follow after each period.
 func NewState(first time.Time) State {
 	return State{lastResult: Success, earliestProbe: first, nextTick: first}
 }
@@ -45,8 +45,8 @@ func NewState(first time.Time) State {
 // Value returns the current value of the probe. ok is false if there is none.
 func (s State) Value() (value Value, ok bool) { return s.value, s.hasValue }
 
-// NextProbe returns the time of the next probe. It returns the zero time if the container cannot be probed: the next call of
-// UpdateTarget may change that.
+// NextProbe returns the time of the next probe. It returns the zero time if the container cannot be probed; only
+// UpdateTarget can change this.
 func (s State) NextProbe() time.Time {
 	if !s.probable {
 		return time.Time{}
@@ -54,9 +54,9 @@ func (s State) NextProbe() time.Time {
 	return s.nextTick
 }
 
-// UpdateTarget returns the state after its target was changed to target, for example because of a new container instance. It does
-// not infer Target.Started: the caller sets it to true for a container without a startup probe. past is information from before
-// the start of this agent process.
+// UpdateTarget returns the state with a new target, for example after the start of a new container instance. The caller must
+// set Target.Started, which is always true for a container without a startup probe. The argument past has information from
+// before the start of this agent process.
 func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) State {
 	target.Spec = target.Spec.withDefaults()
 	if target.StartedAt.IsZero() && target.Running {
@@ -76,8 +76,9 @@ func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) Stat
 	return s
 }
 
-// applyTarget returns the state with the value that follows from its target without a probe: the initial value of a new container
-// instance, or Failure for a stopped container. past is information from before the start of this agent process.
+// applyTarget returns the state with the value that follows from its target alone, without a probe. The value of a new
+// container instance is its initial one. The value of a stopped container is Failure. The argument past has information from
+// before the start of this agent process.
 func (s State) applyTarget(past PreviousRun) State {
 	t := &s.target
 	if t.ContainerID != s.value.ContainerID || s.notRunning && t.Running {
@@ -95,8 +96,8 @@ func (s State) applyTarget(past PreviousRun) State {
 	return s
 }
 
-// initialOutcome returns the outcome that a probe has before its first run. ok is false if it has no outcome then. past is
-// information from before the start of this agent process.
+// initialOutcome returns the outcome of a probe before its first run. It returns ok false if the probe has no outcome yet.
+// The argument past has information from before the start of this agent process.
 func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
 	switch {
@@ -115,14 +116,15 @@ func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	}
 }
 
-// isConclusive reports whether a probe of this kind is not repeated for the container instance after this outcome. A startup
-// probe ends with its first outcome, a liveness probe with Failure. A readiness probe never ends.
+// isConclusive reports whether a probe of this kind stops after this outcome, until the next container instance. A startup
+// probe stops after its first outcome. A liveness probe stops after a Failure. A readiness probe never stops.
 func (k Kind) isConclusive(outcome Outcome) bool {
 	return k == Startup || k == Liveness && outcome == Failure
 }
 
-// canProbe reports whether the container can be probed now. It must run, and its value must not be final. Startup probes require
-// that it has not started, other probes that it has started. If the pod is being deleted, only readiness probes run.
+// canProbe reports whether the container can be probed now. The container must run, and its value must not be final. Startup
+// probes run before the container has started, all others afterwards. If the pod is being deleted, only readiness probes
+// run.
 func (s State) canProbe() bool {
 	t := &s.target
 	return t.ContainerID != "" && t.Running && !s.final &&
@@ -130,9 +132,9 @@ func (s State) canProbe() bool {
 		t.Started == (t.Kind != Startup)
 }
 
-// firstProbeTime returns the time of the first probe of a container that can be probed from now on. A readiness probe runs at
-// once, because clients wait for the container to become ready. Other probes keep their periodic schedule, because an additional
-// early failure would count towards the threshold.
+// firstProbeTime returns the time of the first probe of a container that can be probed from now on. A readiness probe runs
+// at once, because clients wait until the container is ready. All other probes keep their periodic schedule, because an
+// additional early failure would count towards the threshold.
 func (s State) firstProbeTime(now time.Time) time.Time {
 	at := s.earliestProbeTime(now)
 	if s.target.Kind == Readiness {
@@ -141,15 +143,15 @@ func (s State) firstProbeTime(now time.Time) time.Time {
 	return maxTime(nextTickAfter(s.nextTick, at, s.target.Spec.Period), s.earliestProbe)
 }
 
-// earliestProbeTime returns the earliest time, not before now, at which the initial delay permits a probe. If the start time of
-// the container is in the future because of a wrong clock, the wait is at most the initial delay.
+// earliestProbeTime returns the earliest time at which the initial delay permits a probe. It is now or later. If a wrong
+// clock has put the start of the container into the future, the wait is at most the initial delay.
 func (s State) earliestProbeTime(now time.Time) time.Time {
 	delay := s.target.Spec.InitialDelay
 	return maxTime(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.earliestProbe)
 }
 
-// triggerProbe returns the state with the next probe due now, and further probes each period after now. It returns s unchanged if
-// the container cannot be probed.
+// triggerProbe returns the state in which the next probe is due now. Further probes follow after each period. If the
+// container cannot be probed, it returns s unchanged.
 func (s State) triggerProbe(now time.Time) State {
 	if s.probable {
 		s.nextTick = s.earliestProbeTime(now)
@@ -157,15 +159,15 @@ func (s State) triggerProbe(now time.Time) State {
 	return s
 }
 
-// StartProbe returns the state after a probe was started at now. The next probe is one period later. Periods in which no probe
-// was started are skipped.
+// StartProbe returns the state after a probe was started now. The next probe is due one period later. Missed probes are not
+// run later.
 func (s State) StartProbe(now time.Time) State {
 	s.nextTick = nextTickAfter(s.nextTick, now.Add(1), s.target.Spec.Period)
 	return s
 }
 
-// AddResult returns the state after a probe of the current container instance has returned outcome. Warning counts as Success,
-// and Unknown as Failure. It returns s unchanged if the container can no longer be probed.
+// AddResult returns the state after a probe of the current container instance has returned an outcome. Warning counts as
+// Success, and Unknown as Failure. If the container can no longer be probed, it returns s unchanged.
 func (s State) AddResult(outcome Outcome) State {
 	if !s.probable {
 		return s
@@ -190,7 +192,7 @@ func (s State) AddResult(outcome Outcome) State {
 	return s
 }
 
-// nextTickAfter returns the first time, not before earliest, that is a whole number of periods before or after tick.
+// nextTickAfter returns the first time that is not before earliest and differs from tick by a multiple of period.
 func nextTickAfter(tick, earliest time.Time, period time.Duration) time.Time {
 	behind := earliest.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future

@@ -44,8 +44,8 @@ type store struct {
 	pending   []byte           // lines to append
 }
 
-// readStore returns a store with the records of the file at path, which may be missing. If path is empty, the store keeps
-// nothing.
+// readStore returns a store with the records of the file at path. The file may be missing. If path is empty, the store keeps
+// no records.
 func readStore(path string) *store {
 	s := &store{path: path, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
 	if path == "" {
@@ -60,8 +60,8 @@ func readStore(path string) *store {
 	return s
 }
 
-// startWriting opens the store for changes and rewrites the file. It stores onError, which receives all errors from now on, and
-// first the error of readStore.
+// startWriting starts to write changes to the store file, and rewrites the file first. From now on onError receives all
+// errors, including the error of readStore.
 func (s *store) startWriting(onError func(error)) {
 	s.onError = onError
 	if s.readError != nil {
@@ -70,7 +70,7 @@ func (s *store) startWriting(onError func(error)) {
 	s.writePending()
 }
 
-// readFile reads the records of the store file. It skips damaged lines and returns an error with their number.
+// readFile reads the records of the store file. It skips damaged lines, and then returns an error with their number.
 func (s *store) readFile() error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,8 +111,8 @@ func (s *store) applyRecord(record storeRecord) {
 	}
 }
 
-// outcomeOf returns the stored outcome of the probe with this key for the container instance containerID. It returns Unknown if
-// there is none.
+// outcomeOf returns the stored outcome of the probe with this key. It returns Unknown if there is none for this container
+// instance.
 func (s *store) outcomeOf(key Key, containerID string) Outcome {
 	if v := s.records[key]; v.ContainerID == containerID {
 		return v.Outcome
@@ -120,8 +120,8 @@ func (s *store) outcomeOf(key Key, containerID string) Outcome {
 	return Unknown
 }
 
-// setRecord stores value as the value of the probe with this key. If the value has changed, the next writePending writes it to
-// the file.
+// setRecord stores the value of the probe with this key. If the value has changed, the next call of writePending writes it
+// to the file.
 func (s *store) setRecord(key Key, value Value) {
 	if s.path == "" {
 		return
@@ -132,7 +132,7 @@ func (s *store) setRecord(key Key, value Value) {
 	}
 }
 
-// removeRecord removes the value of the probe with this key. The next writePending writes the removal to the file.
+// removeRecord removes the value of the probe with this key. The next call of writePending writes the removal to the file.
 func (s *store) removeRecord(key Key) {
 	delete(s.unclaimed, key)
 	if _, ok := s.records[key]; ok {
@@ -140,7 +140,7 @@ func (s *store) removeRecord(key Key) {
 	}
 }
 
-// removeUnclaimed removes the records of a previous agent process that no target has used, and returns the keys of these records.
+// removeUnclaimed removes the records of a previous agent process that no target has used. It returns their keys.
 func (s *store) removeUnclaimed() (forgotten []Key) {
 	forgotten = slices.Collect(maps.Keys(s.unclaimed))
 	for _, k := range forgotten {
@@ -157,8 +157,8 @@ func (s *store) appendRecord(record storeRecord) {
 	}
 }
 
-// writePending appends the pending lines to the file. If most lines of the file are obsolete or the file is not open, it rewrites
-// the file.
+// writePending appends the pending lines to the store file. It rewrites the whole file if most lines are obsolete, or if the
+// file is not open.
 func (s *store) writePending() {
 	var err error
 	switch {
@@ -176,7 +176,7 @@ func (s *store) writePending() {
 	}
 }
 
-// rewriteFile replaces the file by a new file that has one line for each record.
+// rewriteFile replaces the store file by a new file with one line per record.
 func (s *store) rewriteFile() error {
 	s.closeFile()
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {

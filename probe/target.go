@@ -30,7 +30,7 @@ type Target struct {
 	Prober Prober
 }
 
-// Validate returns an error that names the probe and its first invalid field, or nil.
+// Validate returns an error that names the probe and its first invalid field. It returns nil if the target is valid.
 func (t Target) Validate() error {
 	if err := t.checkFields(); err != nil {
 		return fmt.Errorf("%s: %w", t.Key, err)

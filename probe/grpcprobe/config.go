@@ -24,7 +24,7 @@ type Config struct {
 	FreshConnections bool
 }
 
-// validateFields returns an error with the name of the first invalid field, or nil.
+// validateFields returns an error that names the first invalid field, or nil if all are valid.
 func (c *Config) validateFields() error {
 	if err := probeconn.CheckAddress(c.Host, c.Port); err != nil {
 		return err
@@ -35,5 +35,5 @@ func (c *Config) validateFields() error {
 	return nil
 }
 
-// hostPort returns host and port as one string, with brackets around an IPv6 address.
+// hostPort returns the host and the port as one string. It puts an IPv6 address in brackets.
 func (c *Config) hostPort() string { return net.JoinHostPort(c.Host, strconv.Itoa(c.Port)) }

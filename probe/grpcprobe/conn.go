@@ -39,7 +39,7 @@ type connection struct {
 	noFilesErr atomic.Pointer[error] // set if the last connect failed for lack of file descriptors
 }
 
-// newConnection returns a gRPC connection to the server, which connects at its first use.
+// newConnection returns a gRPC connection to the server. It is established at its first use.
 func (p *Prober) newConnection() (*connection, error) {
 	transport := insecure.NewCredentials()
 	if p.cfg.TLS {
@@ -67,9 +67,9 @@ func (p *Prober) newConnection() (*connection, error) {
 	return c, err
 }
 
-// dialServer connects to address directly, without a proxy. When the connection is closed, unsent data is kept for at most a
-// second, as for the kubelet's sockets (pkg/probe/dialer_others.go). It disables TCP keep-alives, because each probe already
-// shows whether the connection works.
+// dialServer connects to the address without a proxy. It disables TCP keep-alives, because each probe already shows whether
+// the connection works. After a close, the kernel keeps unsent data for at most a second, as for the kubelet's sockets.
+// Source: pkg/probe/dialer_others.go.
 func (c *connection) dialServer(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1}
 	conn, err := dialer.DialContext(ctx, "tcp", address)

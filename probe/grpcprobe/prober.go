@@ -32,7 +32,7 @@ type Prober struct {
 
 var _ probe.Prober = (*Prober)(nil)
 
-// New returns a prober for cfg. It returns an error that names the field if a field of cfg is invalid. It opens no connection.
+// New returns a prober for cfg. It opens no connection. If a field of cfg is invalid, the error names it.
 func New(cfg Config) (*Prober, error) {
 	if err := cfg.validateFields(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func New(cfg Config) (*Prober, error) {
 }
 
 // Probe calls the health service of the server once. If ctx has no deadline, the timeout is one second. If ctx is cancelled,
-// Probe returns an error.
+// it returns an error.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	ctx, cancel, timeout := withTimeout(ctx)
 	defer cancel()
@@ -63,8 +63,8 @@ func (p *Prober) Close() error {
 	return nil
 }
 
-// withTimeout returns ctx with a deadline, which it adds if ctx has none. The caller must call cancel. timeout is the duration
-// for error messages.
+// withTimeout returns a context with a deadline. If ctx has no deadline, it adds one. The caller must call cancel. The
+// returned timeout is for error messages.
 func withTimeout(ctx context.Context) (limited context.Context, cancel context.CancelFunc, timeout time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -74,9 +74,9 @@ func withTimeout(ctx context.Context) (limited context.Context, cancel context.C
 	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
-// roundTimeout returns the configured timeout in most cases, computed from left, the time until the deadline: left is a little
-// shorter, because some time has passed since the probe started. It rounds left up to milliseconds, or above 900 ms to tenths of
-// a second.
+// roundTimeout returns the timeout of a probe for messages, given the time that is left until the deadline. Since the probe
+// has already started, left is a little shorter than the configured timeout. It is rounded up to milliseconds, or above 900
+// ms to tenths of a second.
 func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds
@@ -85,7 +85,7 @@ func roundTimeout(left time.Duration) time.Duration {
 	return max(0, (left + unit - 1).Truncate(unit))
 }
 
-// swapConn stores conn as the idle connection and returns the previous idle connection. Both may be nil.
+// swapConn stores conn as the idle connection. It returns the previous idle connection. Both may be nil.
 func (p *Prober) swapConn(conn *connection) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +93,8 @@ func (p *Prober) swapConn(conn *connection) *connection {
 	return conn
 }
 
-// probeOnce checks the server over the idle connection. If there is none or it is broken, probeOnce uses a new connection.
+// probeOnce checks the health of the server over the idle connection. If there is none or it is broken, it opens a new
+// connection.
 func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Result, error) {
 	if conn := p.swapConn(nil); conn != nil {
 		result, broken, err := p.probeConn(ctx, conn, timeout)
@@ -109,8 +110,8 @@ func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Re
 	return result, err
 }
 
-// probeConn calls the health service over conn, and then keeps or closes conn. broken is true if the server did not respond
-// because conn could not connect or was interrupted. timeout is used for messages only.
+// probeConn checks the health of the server over conn, and then keeps or closes conn. The result broken is true if the
+// server did not respond because the connection failed. The timeout is only for messages.
 func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (result probe.Result, broken bool, err error) {
 	if failed := p.awaitReady(ctx, conn, timeout); failed != "" {
 		_ = conn.Close() // it has failed already
@@ -124,8 +125,8 @@ func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.D
 	return newResult(response, err, timeout), status.Code(err) == codes.Unavailable, nil
 }
 
-// keepOrClose keeps conn as the idle connection if err is nil, and closes the previous idle connection. If err is not nil, it
-// closes conn. err is the result of a call over conn.
+// keepOrClose keeps conn as the idle connection, and closes the previous idle connection. If err, the error of the last call
+// over conn, is not nil, it closes conn instead.
 func (p *Prober) keepOrClose(conn *connection, err error) {
 	if err == nil && !p.cfg.FreshConnections {
 		conn = p.swapConn(conn)
@@ -135,14 +136,14 @@ func (p *Prober) keepOrClose(conn *connection, err error) {
 	}
 }
 
-// callCheck calls method Check of service grpc.health.v1 over conn, for the configured service name.
+// callCheck calls the method Check of the health service over conn. It asks for the configured service name.
 func (p *Prober) callCheck(ctx context.Context, conn *connection) (*grpc_health_v1.HealthCheckResponse, error) {
 	request := &grpc_health_v1.HealthCheckRequest{Service: p.cfg.Service}
 	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)
 }
 
-// awaitReady waits until conn is connected. If the connection fails or ctx ends, failed is the message for the probe result,
-// otherwise "". timeout is used in messages only.
+// awaitReady waits until conn is connected, and returns "". If the connection fails or ctx ends, it returns the message for
+// the probe result. The timeout is only for messages.
 func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
 	for {
 		state := conn.GetState()
@@ -163,7 +164,7 @@ func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.
 	}
 }
 
-// newResult converts response, or the error err of the call, to a probe result. timeout is used in messages only.
+// newResult converts the response or the error of a health check to a probe result. The timeout is only for messages.
 func newResult(response *grpc_health_v1.HealthCheckResponse, err error, timeout time.Duration) probe.Result {
 	failure := func(format string, args ...any) probe.Result {
 		return probe.Result{Outcome: probe.Failure, Output: fmt.Sprintf(format, args...)}

@@ -31,7 +31,7 @@ func newExchange() *exchange {
 	return e
 }
 
-// attachConn prepares the exchange for one request on conn. If ctx ends, reads and writes of conn fail.
+// attachConn prepares the exchange for one request over conn. When ctx ends, reads and writes of conn fail.
 func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.ctx, e.conn = ctx, conn
 	e.limited = io.LimitedReader{R: conn, N: maxHeader}
@@ -40,8 +40,8 @@ func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// sendRequest sends req and reads the header of the response. It does not handle informational responses: the caller must reject
-// a status below 200.
+// sendRequest sends the request and reads the header of the response. The response may be an informational one: the caller
+// must reject a status below 200.
 func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	if err := req.Write(e.w); err != nil {
 		return nil, e.contextError(err)
@@ -57,8 +57,8 @@ func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// contextError returns the error of the request's context if the context has ended, otherwise err. It is needed because conn
-// itself does not know the deadline.
+// contextError returns the error of the request's context if the context has ended, otherwise err. The connection does not
+// know the deadline of the request, so its own error would be misleading.
 func (e *exchange) contextError(err error) error {
 	if e.ctx.Err() != nil {
 		return e.ctx.Err()
@@ -66,8 +66,8 @@ func (e *exchange) contextError(err error) error {
 	return err
 }
 
-// detachConn separates the exchange from its connection. clean is true if the connection can be reused: no byte after the
-// response was read, and ctx has not ended.
+// detachConn separates the exchange from its connection. It returns clean true if the connection can be reused. It cannot be
+// reused if ctx has ended, or if bytes after the response were read.
 func (e *exchange) detachConn() (clean bool) {
 	clean = e.stop() && e.r.Buffered() == 0
 	e.ctx, e.conn, e.stop = nil, nil, nil
@@ -104,7 +104,7 @@ func (b *keptBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the exchange and keeps or closes its connection. Further calls have no effect.
+// Close ends the exchange, and keeps or closes its connection. A second call has no effect.
 func (b *keptBody) Close() error {
 	if b.exchange != nil {
 		b.transport.finishExchange(b.exchange, b.address, b.complete && !b.closeAfter)

@@ -37,8 +37,8 @@ type idleConn struct {
 	idleSince time.Time
 }
 
-// RoundTrip sends req on an idle connection, or on a new connection if none is idle. The caller must close the body of the
-// response.
+// RoundTrip sends a request over an idle connection. If there is none, it opens a new connection. The caller must close the
+// body of the response.
 func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, address := req.Context(), hostPort(req.URL)
 	conn := k.takeConn(address)
@@ -62,7 +62,7 @@ func (k *keepAliveTransport) RoundTrip(req *http.Request) (*http.Response, error
 	return res, nil
 }
 
-// hostPort returns the host and port of target, an http URL. The port is 80 if the URL has none, as it may be in a redirect.
+// hostPort returns the host and the port of an http URL. If the URL has no port, as after some redirects, the port is 80.
 func hostPort(target *url.URL) string {
 	if target.Port() == "" {
 		return net.JoinHostPort(target.Hostname(), "80")
@@ -70,8 +70,8 @@ func hostPort(target *url.URL) string {
 	return target.Host
 }
 
-// finishExchange ends the use of ex, an exchange of one request and response. If keep is true and the connection can be reused,
-// it keeps the connection as an idle connection to address. Otherwise it closes the connection.
+// finishExchange ends an exchange of one request and one response. If keep is true and the connection can be reused, the
+// connection becomes an idle connection to the address. Otherwise it is closed.
 func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep bool) {
 	conn := ex.conn
 	clean := ex.detachConn()
@@ -81,8 +81,8 @@ func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep b
 	}
 }
 
-// takeConn removes the newest usable idle connection to address from the pool and returns it. A connection that the server has
-// closed, or on which it has sent data, is not usable: takeConn closes it. It returns nil if there is no usable connection.
+// takeConn removes the newest usable idle connection to the address from the pool, and returns it. It returns nil if there
+// is none. It closes connections that are not usable, because the server has closed them or has sent unexpected data.
 func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	for {
 		conn := k.removeNewest(address)
@@ -93,8 +93,8 @@ func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	}
 }
 
-// removeNewest removes the most recently used idle connection to address from the pool and returns it. It returns nil if there is
-// none.
+// removeNewest removes the most recently used idle connection to the address from the pool, and returns it. It returns nil
+// if there is none.
 func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,7 +107,8 @@ func (k *keepAliveTransport) removeNewest(address string) net.Conn {
 	return nil
 }
 
-// keepConn stores conn as an idle connection to address. It returns false if the pool is full; the caller must then close conn.
+// keepConn stores conn as an idle connection to the address. If the pool is full, it returns false, and the caller must
+// close conn.
 func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,7 +125,7 @@ func (k *keepAliveTransport) keepConn(conn net.Conn, address string) bool {
 	return true
 }
 
-// closeIdle closes the connections that became idle at time latest or earlier.
+// closeIdle closes the connections that became idle at the given time or earlier.
 func (k *keepAliveTransport) closeIdle(latest time.Time) {
 	k.mu.Lock()
 	n := 0

@@ -69,15 +69,15 @@ func NewPool(opts PoolOptions) *Pool {
 	}
 }
 
-// Close closes the idle connections. It should be called after the last probe, because a later probe leaves its connection open
-// for half a minute.
+// Close closes the idle connections. Call it after the last probe, because a later probe may leave a connection open for
+// half a minute.
 func (p *Pool) Close() {
 	p.reusing.CloseIdleConnections()
 	p.fresh.CloseIdleConnections()
 }
 
-// newTransport returns an HTTP/1 transport without proxy and compression. It does not verify certificates, because they rarely
-// contain the IP address of a pod.
+// newTransport returns an HTTP/1 transport that uses no proxy and no compression. It does not verify certificates, because
+// they rarely contain the IP address of a pod.
 func newTransport() *http.Transport {
 	t := &http.Transport{
 		DialContext:            probeconn.Dial,
@@ -100,7 +100,7 @@ type schemeTransport struct {
 	secure *http.Transport
 }
 
-// RoundTrip sends req with the transport for the scheme of its URL, http or https.
+// RoundTrip sends a request with the transport for the scheme of its URL, which is http or https.
 func (r schemeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Scheme == "http" {
 		return r.plain.RoundTrip(req)

@@ -53,7 +53,7 @@ type Prober struct {
 
 var _ probe.Prober = (*Prober)(nil)
 
-// New returns a prober that requests the URL in config. If a field of config is invalid, the error names the field and its value.
+// New returns a prober for the URL in config. If a field of config is invalid, the error names the field and its value.
 func New(config Config) (*Prober, error) {
 	request, err := newRequest(config)
 	if err != nil {
@@ -67,8 +67,7 @@ func New(config Config) (*Prober, error) {
 }
 
 // Probe sends the request. If the server has not responded before the deadline of ctx, the result is Failure. If ctx is
-// cancelled, Probe returns the cause as an error. If a reused connection fails, Probe sends the request again on a new
-// connection.
+// cancelled, it returns the cause as an error. If a reused connection fails, it repeats the request over a new connection.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	reuse := p.reuses.Load() > 0
 	if reuse {
@@ -91,8 +90,9 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	return r, err
 }
 
-// sendProbe sends the request with client and converts the response to a result. reusable is true if the server speaks HTTP/1.1,
-// so that a later probe may reuse a connection. HTTP/2 connections are not reused, because they survive a hung request.
+// sendProbe sends the request with the given client, and converts the response to a result. It returns reusable true if the
+// server speaks HTTP/1.1, so that a later probe may reuse the connection. HTTP/2 connections are not reused, because they
+// survive a hung request.
 func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (result probe.Result, reusable bool, err error) {
 	res, err := client.Do(p.request.WithContext(ctx))
 	if err != nil {
@@ -110,8 +110,8 @@ func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (result pro
 	return result, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err
 }
 
-// newResult converts res to a probe result. A failure never contains the response body: more users can read events than may read
-// responses of the container.
+// newResult converts a response to a probe result. A failure never contains the response body: more users can read events
+// than may read responses of the container.
 func newResult(ctx context.Context, res *http.Response) (probe.Result, error) {
 	status := res.StatusCode
 	// Do not wait for the body of a failure. Below 200 there is no body: the connection may speak another protocol, and no
@@ -131,7 +131,7 @@ func newResult(ctx context.Context, res *http.Response) (probe.Result, error) {
 	return probe.Result{Outcome: probe.Success, Output: body}, nil
 }
 
-// readBody reads at most [probe.MaxOutput] bytes from r, a response body that may be endless.
+// readBody returns the first [probe.MaxOutput] bytes of a response body. The body may be endless.
 func readBody(r io.Reader) (string, error) {
 	b, err := io.ReadAll(io.LimitReader(r, probe.MaxOutput))
 	return string(b), err

@@ -18,7 +18,7 @@ import (
 // userAgent is the User-Agent header of probes, as sent by the kubelet.
 const userAgent = "kube-probe/1.37"
 
-// newRequest builds the HTTP request for config, as pkg/probe/http/request.go of the kubelet does.
+// newRequest builds the HTTP request for config as the kubelet does. Source: pkg/probe/http/request.go.
 func newRequest(config Config) (*http.Request, error) {
 	target, err := newURL(config)
 	if err != nil {
@@ -40,8 +40,8 @@ func newRequest(config Config) (*http.Request, error) {
 	return req, nil
 }
 
-// newURL builds the URL of the request. The path in config may contain a query. A host in the path is ignored. A path that is not
-// a valid URL reference is used literally.
+// newURL builds the URL of the request. The configured path may contain a query. A host in the path is ignored. A path that
+// is no valid URL reference is used literally.
 func newURL(config Config) (*url.URL, error) {
 	if err := probeconn.CheckAddress(config.Host, config.Port); err != nil {
 		return nil, err
@@ -61,8 +61,8 @@ func newURL(config Config) (*url.URL, error) {
 	return u, nil
 }
 
-// newHeader builds the request headers from list and adds the kubelet's default headers. If list has an empty User-Agent or
-// Accept, the request is sent without that header.
+// newHeader returns the request headers: those in list, and the kubelet's default headers. An empty User-Agent or Accept in
+// list means that the request is sent without this header.
 func newHeader(list []Header) (http.Header, error) {
 	header := http.Header{}
 	for i, h := range list {
@@ -85,11 +85,11 @@ func newHeader(list []Header) (http.Header, error) {
 	return header, nil
 }
 
-// isInvalidInToken reports whether char is not allowed in the name of a header (token of RFC 9110, section 5.6.2).
+// isInvalidInToken reports whether char is forbidden in the name of a header. Source: token in RFC 9110, section 5.6.2.
 func isInvalidInToken(char rune) bool {
 	letter := 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z' || '0' <= char && char <= '9'
 	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", char)
 }
 
-// isControl reports whether char is not allowed in the value of a header (RFC 9110, section 5.5).
+// isControl reports whether char is forbidden in the value of a header. Source: RFC 9110, section 5.5.
 func isControl(char rune) bool { return char < ' ' && char != '\t' || char == 0x7f }

@@ -7,6 +7,6 @@ package httpprobe
 
 import "net"
 
-// isUnchanged returns false, so that connections are not reused. This platform cannot show whether the server has closed an idle
-// connection.
+// isUnchanged always returns false, so that connections are not reused. On this platform it is unknown whether the server
+// has closed an idle connection.
 func isUnchanged(net.Conn) bool { return false }

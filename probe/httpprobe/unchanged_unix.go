@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isUnchanged reports whether the idle connection conn can be reused. A readable connection cannot: the server has closed it, or
-// has sent data that would be taken for the response to the next request.
+// isUnchanged reports whether an idle connection can be reused. A connection with data to read cannot be reused. Either the
+// server has closed it, or the data would be taken for the response to the next request.
 func isUnchanged(conn net.Conn) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

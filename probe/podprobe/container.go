@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/probe"
 )
 
-// listProbedContainers yields the containers of pod that may have probes: first the regular containers, then the sidecars.
-// Source: manager.AddPod in pkg/kubelet/prober/prober_manager.go.
+// listProbedContainers yields the containers of a pod that can have probes. These are first the regular containers, then the
+// sidecars. Source: manager.AddPod in pkg/kubelet/prober/prober_manager.go.
 func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for i := range pod.Containers {
@@ -30,7 +30,7 @@ func listProbedContainers(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// listProbes yields each probe in the container spec with its kind.
+// listProbes yields the probes in a container spec, each with its kind.
 func listProbes(container *corev1.Container) iter.Seq2[probe.Kind, *corev1.Probe] {
 	return func(yield func(probe.Kind, *corev1.Probe) bool) {
 		for _, kind := range []probe.Kind{probe.Startup, probe.Readiness, probe.Liveness} {
@@ -54,15 +54,16 @@ func getProbe(container *corev1.Container, kind probe.Kind) *corev1.Probe {
 	return nil
 }
 
-// kindName returns the kind in the spelling of the API and of events: "startup", "readiness" or "liveness".
+// kindName returns the name of the kind as in the API and in events: "startup", "readiness" or "liveness".
 func kindName(kind probe.Kind) string { return strings.ToLower(kind.String()) }
 
-// isSidecar reports whether container is an init container of pod with restartPolicy Always.
+// isSidecar reports whether the container is a sidecar of the pod, which is an init container with restartPolicy Always.
 func isSidecar(pod *corev1.PodSpec, container *corev1.Container) bool {
 	return containers.IsInit(pod, container) && containers.IsSidecar(container)
 }
 
-// findStatus returns the status of the container with this name. It returns nil if there is none or it has no container ID yet.
+// findStatus returns the status of the container with this name. It returns nil if there is none, or if the container has no
+// ID yet.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
 		for i := range list {
@@ -74,7 +75,7 @@ func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// containerID returns the container ID in status without its prefix: for containerd://ID it returns ID.
+// containerID returns the container ID in a status, without its prefix. For example, it returns ID for containerd://ID.
 func containerID(status *corev1.ContainerStatus) string {
 	if _, id, found := strings.Cut(status.ContainerID, "://"); found {
 		return id

@@ -17,8 +17,8 @@ import (
 // no values.
 type Results func(probe.Key) (probe.Value, bool)
 
-// decidedOutcome returns the outcome of the probe of this kind, for the container instance in status. decided is false if the
-// probe has no result for this instance or the outcome is Unknown.
+// decidedOutcome returns the outcome of a probe for the container instance in status. It returns decided false if the probe
+// has no result for this instance, or if the outcome is Unknown.
 func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus, kind probe.Kind) (outcome probe.Outcome, decided bool) {
 	if r == nil {
 		return probe.Unknown, false
@@ -30,7 +30,8 @@ func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus,
 	return v.Outcome, true
 }
 
-// sameInstance returns before if its container ID is the same as in status, otherwise nil.
+// sameInstance returns the previous status of a container if it describes the same container instance as status, otherwise
+// nil.
 func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	if before == nil || before.ContainerID == "" || containerID(before) != containerID(status) {
 		return nil
@@ -38,9 +39,9 @@ func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatu
 	return before
 }
 
-// Started reports whether a container has started: it runs, and its startup probe has succeeded if it has one. If the probe has
-// no result yet, Started uses the value in before, the previous status of the container. before may be nil, and is ignored if it
-// describes another container instance. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
+// Started reports whether a container has started: it runs, and its startup probe, if it has one, has succeeded. If this
+// probe has no result yet, the previous status of the container decides. This is the argument before, which may be nil; it
+// is ignored if it describes another container instance. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
 func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
 	if status.State.Running == nil {
 		return false
@@ -55,13 +56,13 @@ func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev
 	return before != nil && before.Started != nil && *before.Started
 }
 
-// Ready reports whether a container is ready: it has [Started], and its readiness probe has succeeded if it has one. If the probe
-// has no result yet, Ready uses the value in before, the previous status of the container. before may be nil, and is ignored if
-// it describes another container instance.
+// Ready reports whether a container is ready: it has [Started], and its readiness probe, if it has one, has succeeded. If
+// this probe has no result yet, the previous status of the container decides. This is the argument before, which may be nil;
+// it is ignored if it describes another container instance.
 //
-// An init container that is not a sidecar is ready once it has terminated with exit code 0. Source: UpdatePodStatus in
-// pkg/kubelet/prober/prober_manager.go. If a container is not ready, the kubelet triggers its readiness probe; a caller can use
-// [probe.Set.Trigger].
+// An init container that is not a sidecar is ready once it has terminated with exit code 0. The kubelet also triggers the
+// readiness probe of a container that is not ready: see [probe.Set.Trigger]. Source: UpdatePodStatus in
+// pkg/kubelet/prober/prober_manager.go.
 func Ready(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
 	if containers.IsInit(&pod.Spec, container) && !containers.IsSidecar(container) {
 		return status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
@@ -87,9 +88,9 @@ type Kill struct {
 	GracePeriod time.Duration // time to terminate before SIGKILL
 }
 
-// MustKill reports whether a container must be killed because its liveness or startup probe has failed. If must is true, kill
-// contains the reason and the grace period. kill.Restart depends on the restart policy only, not on restart rules, because the
-// container has no exit code yet. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
+// MustKill reports whether a container must be killed because its liveness or startup probe has failed. If it returns true,
+// kill has the reason and the grace period. The container has no exit code yet, so kill.Restart depends only on the restart
+// policy and not on restart rules. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (kill Kill, must bool) {
 	sidecar := isSidecar(&pod.Spec, container)
 	order := []probe.Kind{probe.Liveness, probe.Startup}
@@ -115,7 +116,8 @@ func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.Conta
 	return Kill{}, false
 }
 
-// isRestarted reports whether the restart policy permits a restart of the container after it was killed for a failed probe.
+// isRestarted reports whether the container is started again after it was killed for a failed probe. The restart policy
+// decides.
 func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
 	if container.RestartPolicy != nil {
 		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever
@@ -126,9 +128,9 @@ func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
 // minGraceSeconds is the shortest grace period of a container (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minGraceSeconds = 2
 
-// gracePeriod returns the grace period for killing a container whose probe spec has failed, at least two seconds. The grace
-// period of the pod's deletion precedes the one in spec, which precedes the one in the pod spec. Source:
-// setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// gracePeriod returns the grace period for killing a container after its probe has failed. It is the first of these that is
+// set: the grace period of the pod's deletion, that of the probe, and that of the pod spec. It is at least two seconds.
+// Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func gracePeriod(pod *corev1.Pod, spec *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {

@@ -24,17 +24,16 @@ const (
 	maxDetached = 256
 )
 
-// CRI returns an Execer that runs the commands of exec probes with ExecSync of a container runtime. It keeps at most
-// [probe.MaxOutput] bytes of output; more than 1 MiB is an error. Source: ExecSync in k8s.io/cri-client/pkg/remote_runtime.go.
+// CRI returns an Execer that runs commands with ExecSync of a container runtime. It keeps at most [probe.MaxOutput] bytes of the
+// output. More than 1 MiB of output is an error. Source: ExecSync in k8s.io/cri-client/pkg/remote_runtime.go.
 //
-// Exec returns when its context ends. At a deadline, the runtime call continues in the background for at most ten seconds. The
-// runtime ends the command by its own timeout, which is in whole seconds. If the call were cancelled while containerd 2.4 starts
-// the command, containerd would lose the command, which would run forever. When a [probe.Set] ends, its Run waits for these calls
-// and cancels them after a second. The kubelet instead waits up to two minutes for the runtime. A context without a deadline
-// means no timeout, like timeoutSeconds 0 in the kubelet.
+// Exec returns when its context ends. A context without a deadline means no timeout, like timeoutSeconds 0 in the kubelet. After
+// a deadline, the runtime call continues in the background for at most ten seconds: if it were cancelled while containerd 2.4
+// starts the command, the command would run forever. When a [probe.Set] ends, its Run waits for these calls and cancels them
+// after a second. Differs from the kubelet, which waits up to two minutes for the runtime.
 //
-// Background processes of a command belong to the container. While they hold the output open, containerd does not return, and the
-// probe times out; package process returns. A command whose container terminates has exit code 137, or is an error.
+// Background processes of a command may hold its output open. The probe then times out with containerd, but not with package
+// process. If the container of a command terminates, the exit code is 137, or Exec returns an error.
 func CRI(runtime cri.Execer) probe.Execer {
 	required.MustArgs("podprobe.CRI", required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"})
 	return &execer{runtime: runtime, detached: make(chan struct{}, maxDetached)}
@@ -83,9 +82,9 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	return nil, 0, ctx.Err()
 }
 
-// detachCall lets a runtime call continue in the background for at most detachedTimeout. call is the context of the call, and
-// cancel cancels it. If maxDetached calls already continue in the background, detachCall returns false, and the caller must
-// cancel the call itself.
+// detachCall lets a runtime call continue in the background for at most detachedTimeout. The arguments are the context of
+// the call and the function that cancels it. If maxDetached calls already continue in the background, detachCall returns
+// false, and the caller must cancel the call itself.
 func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
 	case e.detached <- struct{}{}:
@@ -100,7 +99,7 @@ func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) boo
 	return true
 }
 
-// joinOutput returns the first [probe.MaxOutput] bytes of stdout followed by stderr. The result is a copy.
+// joinOutput returns a copy of stdout followed by stderr, limited to the first [probe.MaxOutput] bytes.
 func joinOutput(stdout, stderr []byte) []byte {
 	stdout = stdout[:min(len(stdout), probe.MaxOutput)]
 	stderr = stderr[:min(len(stderr), probe.MaxOutput-len(stdout))]

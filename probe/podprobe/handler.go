@@ -27,22 +27,23 @@ type proberBuilder struct {
 	options     Options
 }
 
-// failWithoutContainer is the prober for a container that does not exist or has no address. A set does not call it, because such
-// a container cannot be probed.
+// failWithoutContainer is the prober for a container that does not exist or has no address. The set never calls it, because
+// such a container cannot be probed.
 func failWithoutContainer(context.Context) (probe.Result, error) {
 	return probe.Result{}, errors.New("there is no container to probe yet")
 }
 
-// newFailingProber returns a prober for a probe that cannot run. Each result is Failure, with the text of reason.
+// newFailingProber returns the prober for a probe that can never run. Its result is always Failure, with the text of the
+// given error.
 func newFailingProber(reason error) probe.Prober {
 	return probe.Func(func(context.Context) (probe.Result, error) {
 		return probe.NewResult(probe.Failure, reason.Error()), nil
 	})
 }
 
-// newProber creates the prober for the first handler that is set in spec, in the order of runProbe in
-// pkg/kubelet/prober/prober.go. If the handler is invalid, err starts with its name, and prober is not nil but always fails with
-// err.
+// newProber creates the prober for a probe spec. If several handlers are set, it uses the first in the order of the kubelet.
+// If the handler is invalid, err starts with its name, and the returned prober always fails with err. Source: runProbe in
+// pkg/kubelet/prober/prober.go.
 func (h proberBuilder) newProber(spec *corev1.Probe) (prober probe.Prober, err error) {
 	var name string
 	switch {
@@ -83,8 +84,8 @@ func needsIP(spec *corev1.Probe) bool {
 	return spec.GRPC != nil
 }
 
-// newExecProber creates the prober that runs the command of action. It replaces references such as $(NAME) in the command by the
-// values in the container's env list. Variables with valueFrom count as empty, and unknown references stay unchanged.
+// newExecProber creates the prober for an exec probe. It replaces references such as $(NAME) in the command by the values in
+// the container's env list. Variables with valueFrom count as empty. Unknown references stay unchanged.
 func (h proberBuilder) newExecProber(action *corev1.ExecAction) (probe.Prober, error) {
 	if h.options.Execer == nil {
 		return nil, errors.New("exec probes are not supported: podprobe.Options.Execer is nil")
@@ -139,7 +140,7 @@ func (h proberBuilder) newGRPCProber(action *corev1.GRPCAction) (probe.Prober, e
 	return h.options.GRPC(cfg)
 }
 
-// resolvePort returns the port number in p, or the number of the container port with the name in p.
+// resolvePort returns a port number. The argument p has the number itself, or the name of a port of the container.
 func (h proberBuilder) resolvePort(p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {

@@ -27,15 +27,16 @@ type Pods struct {
 	targets map[string][]probe.Target // by pod UID, as last passed to the set
 }
 
-// NewPods returns a Pods that adds its probes to set. No other code may change the targets of set. NewPods panics if set is nil.
+// NewPods returns a Pods that adds the probes of pods to set. No other code may change the targets of set. It panics if set
+// is nil.
 func NewPods(set *probe.Set, opts Options) *Pods {
 	required.MustArgs("podprobe.NewPods", required.Arg{Name: "set", Value: set, Hint: "probe.NewSet(probe.Options{})"})
 	return &Pods{set: set, options: opts, targets: make(map[string][]probe.Target)}
 }
 
-// Sync updates the probes of pod to its spec and its published status. The error joins an error for each probe that can never
-// run; the remaining probes take effect. If a container has started and is not ready, Sync triggers its readiness probe, as the
-// kubelet does.
+// Sync creates, updates and removes the probes of a pod, according to its spec and its published status. If some probes can
+// never run, the error names each of them, and all others take effect. If a container has started and is not ready, Sync
+// triggers its readiness probe, as the kubelet does.
 func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	uid := string(pod.UID)
 	targets, errs := Targets(pod, status, p.getTargets(uid), p.options)
@@ -55,8 +56,8 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// Check returns an error for each probe of pod that needs a nil field of [Options], such as Options.GRPC. Such a probe could
-// never succeed, and a failed liveness probe would kill the container.
+// Check returns an error for each probe of the pod that this agent cannot run, because a field of [Options] such as GRPC is
+// nil. Such a probe would never succeed. A failed liveness probe would then kill the container.
 func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
@@ -76,8 +77,8 @@ func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	return errs
 }
 
-// Remove removes the probes of the pod with this UID and their stored results. The caller calls it when no container of the pod
-// runs any more. It must not call it when the agent stops, because the restarted agent continues with the stored results.
+// Remove removes the probes of the pod with this UID and their stored results. Call it when no container of the pod runs any
+// more. Do not call it when the agent stops, because the restarted agent needs the stored results.
 func (p *Pods) Remove(uid string) {
 	p.mu.Lock()
 	_, known := p.targets[uid]
@@ -88,14 +89,14 @@ func (p *Pods) Remove(uid string) {
 	}
 }
 
-// Healthy returns an error if there are probes, but Run of the set is not running.
+// Healthy returns an error if there are probes and Run of the set is not running.
 func (p *Pods) Healthy() error { return p.set.Healthy() }
 
-// Result returns the current value of the probe with this key. ok is false if the probe has no value. The method can be used as
-// [Results].
+// Result returns the current value of the probe with this key. It returns ok false if the probe has no value. Callers can
+// pass this method as [Results].
 func (p *Pods) Result(key probe.Key) (value probe.Value, ok bool) { return p.set.Result(key) }
 
-// Notify registers fn, which is called with the UID of a pod after the value of one of its probes has changed. See
+// Notify registers fn. It is called with the UID of a pod after the value of one of its probes has changed. See
 // [probe.Set.Notify].
 func (p *Pods) Notify(fn func(uids ...string)) { p.set.Notify(fn) }
 

@@ -35,12 +35,13 @@ type Options struct {
 	FreshConnections bool
 }
 
-// Targets returns the probe targets of a pod, and an error for each probe that can never run. status is the published status; its
-// Started fields decide whether a container with a startup probe has started. A pod in a terminal phase has no targets. A probe
-// with invalid numbers has no target. If it is a startup probe, the other probes of the container have no target either.
+// Targets returns the targets for the probes of a pod, and an error for each probe that can never run. The status must be
+// the published one, because its Started fields decide whether a container with a startup probe has started. A pod in a
+// terminal phase has no targets. A probe with invalid numbers has no target; if this is a startup probe, the other probes of
+// the container have none either.
 //
-// previous is the result of the last call for this pod, or nil. Targets reuses the probers of unchanged containers, so that their
-// connections stay open.
+// The argument previous is the result of the last call for this pod, or nil. Targets reuses the probers of unchanged
+// containers, so that their connections stay open.
 func Targets(
 	pod *corev1.Pod, status *corev1.PodStatus, previous []probe.Target, opts Options,
 ) (targets []probe.Target, errs []error) {
@@ -76,7 +77,8 @@ func Targets(
 	return targets, errs
 }
 
-// fieldError adds the names of the pod, the container and the probe to err, which starts with the name of a field of the probe.
+// fieldError adds the names of the pod, the container and the probe to an error. The error must start with the name of a
+// field of the probe.
 func fieldError(pod *corev1.Pod, container *corev1.Container, kind probe.Kind, err error) error {
 	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, container.Name, kindName(kind), err)
 }
@@ -94,8 +96,8 @@ type closablePodProber struct {
 	io.Closer
 }
 
-// newPodProber returns prober together with podIP, the pod IP that it was created for. The next call of Targets needs the pod IP
-// to decide whether it can reuse the prober.
+// newPodProber returns a prober that also records the pod IP that it was created for. The next call of Targets compares the
+// pod IP to decide whether it can reuse the prober.
 func newPodProber(prober probe.Prober, podIP string) probe.Prober {
 	m := &podProber{prober, podIP}
 	if c, ok := prober.(io.Closer); ok {
@@ -107,8 +109,8 @@ func newPodProber(prober probe.Prober, podIP string) probe.Prober {
 // servesAt reports whether the prober was created for this pod IP.
 func (m *podProber) servesAt(podIP string) bool { return m.podIP == podIP }
 
-// reuseProber returns the prober of the target in previous that has the key and the container ID of target. It returns nil if
-// there is none, or if its prober was created for another pod IP. All other inputs of a prober are immutable.
+// reuseProber returns the previous prober of a target, which has the same key and container ID. It returns nil if there is
+// none, or if that prober was created for another pod IP. All other inputs of a prober are immutable.
 func reuseProber(previous []probe.Target, target probe.Target, podIP string) probe.Prober {
 	for i := range previous {
 		if previous[i].Key != target.Key || previous[i].ContainerID != target.ContainerID {
@@ -121,7 +123,7 @@ func reuseProber(previous []probe.Target, target probe.Target, podIP string) pro
 	return nil
 }
 
-// newTarget returns a probe target with the fields that all probes of the container share.
+// newTarget returns a probe target with only the fields that are equal for all probes of the container.
 func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
 		Key: probe.Key{PodUID: string(pod.UID), Container: container.Name},
@@ -139,8 +141,8 @@ func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.Cont
 	return t
 }
 
-// newSpec converts the schedule and the thresholds of spec. It keeps zero fields, because zero means the API default in
-// probe.Spec too. Only the period has no default.
+// newSpec converts the schedule and the thresholds of a probe. Zero fields stay zero, because zero means the API default in
+// probe.Spec too. An exception is the period, which has no default in probe.Spec.
 func newSpec(spec *corev1.Probe) probe.Spec {
 	return probe.Spec{
 		InitialDelay:     time.Duration(spec.InitialDelaySeconds) * time.Second,
