@@ -39,8 +39,8 @@ type entry struct {
 	inEmptyUIDs bool      // the UID is in cache.emptyUIDs
 }
 
-// lookUpLocked returns the cached state of the pod with this UID and the error of its last inspection. Pod.Time is the time at
-// which the state was known to be valid. c.mu is held.
+// lookUpLocked returns the cached state of the pod with this UID, and the error of the pod's last inspection. The state was
+// valid at Pod.Time. The caller holds c.mu.
 func (c *cache) lookUpLocked(uid string) (cri.Pod, error) {
 	e, ok := c.pods[uid]
 	if !ok {
@@ -60,8 +60,8 @@ func (c *cache) get(uid string) (cri.Pod, error) {
 	return c.lookUpLocked(uid)
 }
 
-// getNewer returns the cached pod. If its state is newer than minTime, changed is nil. Otherwise changed is a channel that is
-// closed when the pod may have become newer.
+// getNewer returns the cached state of a pod. If the state is newer than minTime, changed is nil. Otherwise changed is a
+// channel that is closed when a newer state may be available.
 func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +78,7 @@ func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-
 }
 
 // listPods returns all pods that have containers or sandboxes, sorted by UID. A pod that was never inspected is returned as
-// listed by the runtime. The error is the reason why pods may be missing from the result.
+// the runtime has listed it. If the error is not nil, pods may be missing.
 func (c *cache) listPods() ([]cri.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,8 +95,8 @@ func (c *cache) listPods() ([]cri.Pod, error) {
 	return pods, c.incomplete
 }
 
-// recordListError stores err as the reason why the last full list failed. It also removes entries without containers and
-// sandboxes that are older than maxEmptyAge. Otherwise only a successful full list would remove these entries.
+// recordListError stores err as the error of the last full list. It also removes entries without containers and sandboxes
+// that are older than maxEmptyAge. While full lists fail, nothing else would remove them.
 func (c *cache) recordListError(err error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,8 @@ func (c *cache) recordListError(err error, now time.Time) {
 	})
 }
 
-// update calls change with the cache entry of the pod with this UID, which it creates if necessary. It then wakes the callers
-// that wait for a newer state of the pod.
+// update changes the cache entry of the pod with this UID by the function change. It creates the entry if there is none. It
+// then wakes the callers that wait for a newer state of the pod.
 func (c *cache) update(uid string, change func(*entry)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +137,9 @@ func (c *cache) update(uid string, change func(*entry)) {
 	}
 }
 
-// recordFullList records that a full list, which has succeeded, was started at start. It wakes all waiting callers. It removes
-// the entries of pods without containers and sandboxes, because lastFull now implies that such pods do not exist.
+// recordFullList records the start time of a full list that has succeeded. It wakes all callers that wait for a newer state.
+// It removes the entries of pods without containers and sandboxes: pods without an entry now count as removed from the
+// runtime.
 func (c *cache) recordFullList(start time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +158,7 @@ func (c *cache) recordFullList(start time.Time) {
 	clear(c.waiting)
 }
 
-// markOutdated records that listed, a newer list of the pod, is not evaluated yet. It stores listed unless the list is empty or
+// markOutdated records that a newer list of the pod is not evaluated yet. It stores this list, unless the list is empty or
 // older than the stored one.
 func (e *entry) markOutdated(listed cri.Pod) {
 	e.outdated = true

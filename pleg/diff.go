@@ -11,13 +11,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Diff returns an event for each container and sandbox whose state differs between the snapshots prev and next. Events are sorted
-// by pod UID. Within a pod, the objects of prev come first, in listed order, and then the new objects of next. A running
-// container that is missing in next yields ContainerDied and ContainerRemoved.
+// Diff returns an event for each container and sandbox whose state differs between two snapshots. Events are sorted by pod
+// UID. Within a pod, the objects of prev come first, in listed order, and then the objects that only next has. A running
+// container that next does not have yields ContainerDied and ContainerRemoved.
 //
-// If an ID is listed several times, its first object counts, and containers come before sandboxes. Objects without a pod UID are
-// ignored. The result is nil if nothing has changed. Diff allocates no memory if both snapshots list the same objects in the same
-// order.
+// If an ID is listed several times, its first object counts, where containers precede sandboxes. Objects without a pod UID
+// are ignored. If nothing has changed, the result is nil. If both snapshots list the same objects in the same order, Diff
+// allocates no memory.
 func Diff(prev, next cri.Snapshot) []Event {
 	if haveSameStates(prev, next) {
 		return nil
@@ -45,8 +45,8 @@ const (
 	unknown
 )
 
-// stateOfContainer converts a CRI container state to the states that matter for events. A state that CRI does not define becomes
-// unknown, so that a newer runtime causes no panic.
+// stateOfContainer converts a CRI container state to the states that events distinguish. A state that CRI does not define
+// becomes unknown, so that a newer runtime causes no panic.
 func stateOfContainer(criState cri.ContainerState) state {
 	switch criState {
 	case cri.ContainerRunning:
@@ -73,7 +73,7 @@ type object struct {
 	state   state
 }
 
-// listObjects yields the containers of snapshot and then its sandboxes. It skips containers and sandboxes without a pod UID.
+// listObjects yields all containers of a snapshot, and then all sandboxes. It skips those without a pod UID.
 func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range snapshot.Containers {
@@ -91,8 +91,8 @@ func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	}
 }
 
-// haveSameStates reports whether prev and next list the same containers and sandboxes in the same order, and each has the same
-// state in both.
+// haveSameStates reports whether two snapshots list the same containers and sandboxes, in the same order and with the same
+// states.
 func haveSameStates(prev, next cri.Snapshot) bool {
 	if len(prev.Containers) != len(next.Containers) || len(prev.Sandboxes) != len(next.Sandboxes) {
 		return false
@@ -122,8 +122,8 @@ func indexByID(snapshot cri.Snapshot) map[string]object {
 	return m
 }
 
-// takeState removes obj from objects and returns the state that it had there. It returns absent if objects does not contain the
-// ID for this pod. If a list contains an ID twice, the second object therefore causes no event.
+// takeState removes the object with the ID of obj from the map and returns its state. It returns absent if there is none of
+// the same pod. If a list contains an ID twice, the second object is therefore absent and causes no event.
 func takeState(objects map[string]object, obj object) state {
 	found, ok := objects[obj.id]
 	if !ok || found.uid != obj.uid {

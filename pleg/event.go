@@ -25,7 +25,7 @@ const (
 	PodSync
 )
 
-// String returns the name of the event type, such as "ContainerStarted".
+// String returns the name of the event type, for example "ContainerStarted".
 func (t EventType) String() string {
 	switch t {
 	case ContainerStarted:
@@ -49,7 +49,7 @@ type Event struct {
 	Type   EventType
 }
 
-// String returns the pod UID, the type and the object ID of the event.
+// String returns the event as text: the pod UID, the type and the object ID.
 func (e Event) String() string {
 	s := e.PodUID + " " + e.Type.String()
 	if e.ID != "" {

@@ -87,8 +87,8 @@ type Generator struct {
 	listeners listener.List
 }
 
-// New returns a Generator of events for the pods that lister lists. If lister implements [cri.EventStreamer], [cri.Inspector] or
-// [cri.PodLister], the Generator uses that interface too. New panics if lister is nil. It does not call lister.
+// New returns a Generator that lists pods with lister. If lister also implements [cri.EventStreamer], [cri.Inspector] or
+// [cri.PodLister], the Generator uses these methods too. New does not call lister. It panics if lister is nil.
 func New(lister cri.Lister, opts Options) *Generator {
 	required.MustArgs("pleg.New", required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"})
 	g := &Generator{
@@ -104,8 +104,8 @@ func New(lister cri.Lister, opts Options) *Generator {
 	return g
 }
 
-// Run lists the containers and sandboxes of the runtime until ctx ends, and then returns nil. Errors of the runtime do not end
-// Run. A second call of Run returns an error at once.
+// Run lists the containers and sandboxes of the runtime until ctx ends, and then returns nil. Errors of the runtime do not
+// end Run. A second call returns an error at once.
 func (g *Generator) Run(ctx context.Context) error {
 	if err := g.guard.Begin(); err != nil {
 		return fmt.Errorf("pleg.Generator: %w", err)
@@ -136,23 +136,22 @@ func (g *Generator) Run(ctx context.Context) error {
 	}
 }
 
-// Notify registers fn, which is called with the sorted UIDs of the pods that have new events, after Options.Sink. fn runs on the
-// goroutine of Run without locks and must not block. Several functions can be registered, none can be removed, and each receives
-// later events only. Notify panics if fn is nil.
+// Notify registers fn. It is called with the sorted UIDs of the pods that have new events, after Options.Sink. It runs on
+// the goroutine of Run without locks and must not block. A function cannot be removed. Notify panics if fn is nil.
 func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 
-// Get returns the cached state of the pod with this UID. The state was valid at Pod.Time or later; a zero Pod.Time means that the
-// pod was never listed. A pod that the runtime does not have is returned without sandboxes and containers.
+// Get returns the cached state of the pod with this UID. The state was valid at Pod.Time or later. A zero Pod.Time means
+// that the pod was never listed. A pod that the runtime does not have has no sandboxes and no containers.
 //
-// If the last inspection of the pod failed, Get returns its error with the last state that could be read. Pod.Time is then the
-// time at which this state was found to be outdated.
+// If the last inspection of the pod has failed, Get returns its error and the last state that could be read. Pod.Time is
+// then the time at which this state was found to be outdated.
 func (g *Generator) Get(uid string) (cri.Pod, error) {
 	g.requireRun()
 	return g.cache.get(uid)
 }
 
-// NewerThan waits until the cached state of the pod is newer than minTime, and returns the state like Get. If it must wait, it
-// requests a relist of the pod. If ctx ends first, the error wraps the cause of ctx.
+// NewerThan returns the cached state of the pod as [Generator.Get] does, but waits until the state is newer than minTime.
+// While it waits, it requests relists of the pod. If ctx ends first, the error wraps the cause of ctx.
 func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time) (cri.Pod, error) {
 	for {
 		p, changed, err := g.cache.getNewer(uid, minTime)
@@ -168,35 +167,35 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time
 	}
 }
 
-// requireRun makes the generator log an error if Run is not called soon.
+// requireRun makes the Generator log an error if Run is not called soon.
 func (g *Generator) requireRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
 
-// Pods returns all cached pods that have containers or sandboxes, sorted by UID. A pod that was listed but not yet inspected
-// lacks the fields marked "detail". If the error is not nil, pods may be missing, because no full list has succeeded yet or the
-// last one failed.
+// Pods returns all cached pods that have containers or sandboxes, sorted by UID. If a pod was listed but not inspected yet,
+// its fields marked "detail" are not set. If the error is not nil, pods may be missing, because no full list has succeeded
+// yet or the last one has failed.
 func (g *Generator) Pods() ([]cri.Pod, error) {
 	g.requireRun()
 	return g.cache.listPods()
 }
 
-// Relist requests that the runtime is queried for the pod with this UID, and returns at once. No request is lost. Several
+// Relist requests that Run queries the runtime for the pod with this UID. It returns at once. No request is lost. Several
 // requests before the query starts count as one.
 func (g *Generator) Relist(uid string) {
 	g.requireRun()
 	g.inbox.requestRelist(uid, false)
 }
 
-// Reinspect requests a relist of the pod with this UID that reads the details of all its containers and sandboxes. It returns at
-// once. If no state has changed, the relist still publishes a PodSync event.
+// Reinspect requests that Run relists the pod with this UID and reads the details of all its containers and sandboxes. It
+// returns at once. If no state has changed, Run still publishes a PodSync event.
 func (g *Generator) Reinspect(uid string) { g.inbox.requestRelist(uid, true) }
 
-// Healthy returns nil if a successful full relist was started within the last Options.Threshold, and otherwise an error. If the
-// last full list exceeded the maximum message size of the runtime, it returns an error at once, because later lists will fail
-// too. Pods that cannot be inspected do not affect the result.
+// Healthy returns nil if the last successful full relist was started within Options.Threshold, otherwise an error. If the
+// last full list was too large for a message of the runtime, it returns an error at once, because later lists will fail too.
+// Pods that cannot be inspected do not count.
 func (g *Generator) Healthy() error { return g.Status().checkHealth(time.Now()) }
 
-// PodHealthy returns a [*PodError] if the last inspection of the pod with this UID failed or its current inspection hangs.
-// Otherwise it returns nil.
+// PodHealthy returns a [*PodError] if the last inspection of the pod with this UID has failed, or if its current inspection
+// hangs. Otherwise it returns nil.
 func (g *Generator) PodHealthy(uid string) error {
 	if e := g.health.podError(uid, time.Now()); e != nil {
 		return e
@@ -211,7 +210,7 @@ func (g *Generator) Status() Status {
 	return s
 }
 
-// sendUnlessDone sends value to ch. It returns without sending if ctx ends first.
+// sendUnlessDone sends value to ch. If ctx ends first, it returns without sending.
 func sendUnlessDone[T any](ctx context.Context, ch chan<- T, value T) {
 	select {
 	case ch <- value:

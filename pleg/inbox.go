@@ -34,7 +34,7 @@ type runtimeEvent struct {
 	event   cri.EventType
 }
 
-// request calls change with the pending requests and wakes the loop of Run.
+// request changes the pending requests by the function change, and wakes the loop of Run.
 func (b *inbox) request(change func(*requests)) {
 	b.mu.Lock()
 	change(&b.pending)
@@ -46,7 +46,7 @@ func (b *inbox) wakeLoop() {
 	sleep.Wake(b.wake)
 }
 
-// takeRequests returns the pending requests and removes them from the inbox.
+// takeRequests removes the pending requests from the inbox and returns them.
 func (b *inbox) takeRequests() requests {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,8 +22,8 @@ type indexedObject struct {
 	replacement uint64     // number of the last replacePod call of the owner that kept it
 }
 
-// markChanged compares snapshot, a list of all pods, with the published states. It marks the record of each pod that differs as
-// changed. recordOf returns the record for a pod UID, and creates it if necessary.
+// markChanged compares a list of all pods with the published states. It marks the record of each pod that differs as
+// changed. The function recordOf returns the record of the pod with a UID, and creates it if there is none.
 func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid string) *podRecord) {
 	x.listing++
 	x.reordered = false
@@ -60,8 +60,8 @@ func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid strin
 	}
 }
 
-// lookUp returns the indexed container or sandbox with this ID, or nil. position is its position in the current list. As long as
-// the current list has the same order as the previous one, lookUp needs no map access.
+// lookUp returns the indexed container or sandbox with this ID, or nil if there is none. It also needs the position in the
+// current list: while this list has the same order as the previous one, lookUp needs no map access.
 func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	switch {
 	case position == len(x.order):
@@ -77,8 +77,8 @@ func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	return k
 }
 
-// replacePod updates the index for one pod. prev is the previous published state of the pod, next the new one, and rec its
-// record.
+// replacePod updates the index after a new state of one pod was published. The argument prev is the previous published
+// state, and rec is the record of the pod.
 func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	rec.replaced++
 	for o := range listObjects(podSnapshot(next)) {
@@ -100,7 +100,7 @@ func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	}
 }
 
-// podSnapshot returns a snapshot that contains only the sandboxes and containers of pod.
+// podSnapshot returns a snapshot with only the sandboxes and containers of the pod.
 func podSnapshot(pod cri.Pod) cri.Snapshot {
 	return cri.Snapshot{Time: pod.Time, Sandboxes: pod.Sandboxes, Containers: pod.Containers}
 }

@@ -32,9 +32,9 @@ type result struct {
 	err       error
 }
 
-// runJob lists and inspects one pod as work requires, within Options.PodTimeout. It calls release, which frees the slot of the
-// job, when the job ends. If the job takes longer than slowAfter, it calls release then, so that hung jobs do not block other
-// pods.
+// runJob lists and inspects one pod, as the job requires, within Options.PodTimeout. It calls release, which frees the slot
+// of the job, when the job ends. If the job takes longer than slowAfter, it calls release at that time, so that a hung job
+// does not block other pods.
 func (g *Generator) runJob(ctx context.Context, work job, release func()) result {
 	defer release()
 	defer time.AfterFunc(slowAfter, release).Stop()
@@ -58,9 +58,9 @@ func (g *Generator) runJob(ctx context.Context, work job, release func()) result
 	return r
 }
 
-// inspectPod returns the pod listed, completed by the details of its containers and sandboxes. If the state of a container or
-// sandbox is unchanged, it copies the details from published, unless inspectAll is true. Otherwise it reads them from the
-// runtime. It omits containers and sandboxes that the runtime no longer has.
+// inspectPod returns the listed pod with the details of its containers and sandboxes. If the state of an object is the same
+// as in published, it copies the details from there, unless inspectAll is true. Otherwise it reads them from the runtime. It
+// omits objects that the runtime no longer has.
 func (g *Generator) inspectPod(ctx context.Context, listed, published cri.Pod, inspectAll bool) (cri.Pod, error) {
 	if g.inspector == nil {
 		return keepLostFields(listed, published), nil
@@ -126,8 +126,9 @@ func (g *Generator) inspectContainers(ctx context.Context, listed, published cri
 	return full, nil
 }
 
-// keepLostFields returns pod with fields of published that the runtime no longer returns: the pod name, if no sandbox exists, and
-// the IP addresses of sandboxes. It restores addresses only if no sandbox is ready and no sandbox has an address.
+// keepLostFields returns the pod with the fields of its published state that the runtime no longer returns. These are the
+// name of a pod without sandboxes, and the IP addresses of its sandboxes. It restores addresses only if no sandbox is ready
+// and none has an address.
 func keepLostFields(pod, published cri.Pod) cri.Pod {
 	if pod.Name == "" && pod.Namespace == "" {
 		pod.Name, pod.Namespace = published.Name, published.Namespace

@@ -99,8 +99,8 @@ func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 	return l
 }
 
-// startDueWork reads the inbox and starts each list and job that is due. It must be called again at next, or earlier if the inbox
-// changes.
+// startDueWork reads the inbox and starts each list and each job that is due. It returns the time of its next call; a change
+// of the inbox requires an earlier call.
 func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	l.applyRequests(l.gen.inbox.takeRequests())
 	now := time.Now()
@@ -124,7 +124,8 @@ func (l *loop) nextFullRelist() time.Time {
 	return l.lastEnd.Add(wait)
 }
 
-// applyRequests queues a relist of each pod that reqs names directly or in a runtime event.
+// applyRequests queues a relist of each pod that the requests require. A request names the pod, or contains a runtime event
+// of the pod.
 func (l *loop) applyRequests(reqs requests) {
 	l.fullRequested = l.fullRequested || reqs.full
 	l.streaming = reqs.streaming
@@ -144,8 +145,8 @@ func (l *loop) applyRequests(reqs requests) {
 	}
 }
 
-// podForEvent returns the UID of the pod that must be relisted because of event, which occurred at eventTime. It returns "" if no
-// relist of a single pod is needed. If the pod is unknown, it requests a full relist.
+// podForEvent returns the UID of the pod that must be relisted because of a runtime event, or "" if there is none. The
+// argument eventTime is the time of the event. If the pod of the event is unknown, it requests a full relist.
 func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	k, uid := l.index.byID[event.id], event.uid
 	if uid == "" && k != nil {
@@ -179,12 +180,12 @@ func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	return uid
 }
 
-// isCovered reports whether a list that started after eventTime already contains the effect of the event. It checks the last
-// successful full list, a running full list, and the last list of the pod with this UID. A burst of events therefore causes at
-// most two lists of a pod. A starting agent does not list the pods of old events that the runtime has stored.
+// isCovered reports whether a list that started after the event already contains the effect of the event. Such a list is the
+// last successful full list, a running full list, or the last list of the pod with this UID. A burst of events therefore
+// causes at most two lists of a pod.
 //
-// The times are comparable because the runtime uses the clock of this machine. If that clock is set back, the next full relist
-// finds missed changes.
+// The times can be compared because the runtime uses the clock of this machine. If that clock is set back, changes may be
+// missed until the next full relist.
 func (l *loop) isCovered(uid string, eventTime time.Time) bool {
 	if eventTime.IsZero() {
 		return false
@@ -196,8 +197,7 @@ func (l *loop) isCovered(uid string, eventTime time.Time) bool {
 	return ok && eventTime.Before(rec.relistStart)
 }
 
-// startList starts a full list at now, in a goroutine. The full list replaces the relists of single pods that are queued at
-// present.
+// startList starts a full list in a goroutine. It replaces the relists of single pods that are queued at present.
 func (l *loop) startList(ctx context.Context, now time.Time) {
 	l.listing, l.fullRequested, l.lastStart = true, false, now
 	for _, rec := range l.queue {
@@ -213,8 +213,8 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// startJobs starts the queued jobs while slots, which limit the concurrent jobs, are free. It skips jobs that wait for the
-// running full list or for their retry time. The caller must call it again at the time next.
+// startJobs starts queued jobs until all slots, which limit the concurrent jobs, are occupied. It skips jobs that wait for
+// the running full list or for their retry time. It returns the time of its next call.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {
@@ -249,7 +249,8 @@ func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// startJob starts the queued task of the pod whose record is rec, in a goroutine. The job occupies one of Options.Parallel slots.
+// startJob starts the queued task of a pod in a goroutine. The argument rec is the record of the pod. The job occupies one
+// of Options.Parallel slots.
 func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	j := job{
 		rec: rec, published: rec.published, listed: rec.pod, clock: rec.podClock,
@@ -271,8 +272,8 @@ func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	l.wg.Go(func() { sendUnlessDone(ctx, l.results, l.gen.runJob(ctx, j, release)) })
 }
 
-// enqueuePod queues task next for the pod whose record is rec. If a job of the pod is running, it instead requests a relist after
-// that job.
+// enqueuePod queues a task for a pod, whose record is rec. If a job of the pod is already running, it requests a relist
+// after that job instead.
 func (l *loop) enqueuePod(rec *podRecord, next task) {
 	if rec.busy {
 		rec.repeat = true
@@ -286,7 +287,7 @@ func (l *loop) enqueuePod(rec *podRecord, next task) {
 	}
 }
 
-// recordOf returns the record of the pod with this UID, and creates it if necessary.
+// recordOf returns the record of the pod with this UID. It creates the record if there is none.
 func (l *loop) recordOf(uid string) *podRecord {
 	rec, ok := l.records[uid]
 	if !ok {
@@ -296,8 +297,8 @@ func (l *loop) recordOf(uid string) *podRecord {
 	return rec
 }
 
-// publishEvents passes the collected events to Options.Sink, and then the UIDs of their pods to the functions registered with
-// Notify.
+// publishEvents passes the collected events to Options.Sink. It then passes the UIDs of their pods to the functions that
+// were registered with Notify.
 func (l *loop) publishEvents() {
 	if len(l.events) == 0 {
 		return
@@ -314,8 +315,8 @@ func (l *loop) publishEvents() {
 	}
 }
 
-// podsOf returns the UIDs in events without duplicates. events must be sorted by UID. It returns nil if no function is registered
-// with Notify.
+// podsOf returns the pod UIDs in events without duplicates. The events must be sorted by UID. If no function was registered
+// with Notify, the result is not needed and nil.
 func (l *loop) podsOf(events []Event) []string {
 	if l.gen.listeners.IsEmpty() {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// applyList evaluates list, the result or error of a full list. It then calls Hooks.Relisted and publishes the events.
+// applyList evaluates the result of a full list, which may be an error. It then calls Hooks.Relisted and publishes the
+// events.
 func (l *loop) applyList(list listResult) {
 	last := l.lastSuccess
 	l.listing = false
@@ -34,9 +35,9 @@ func (l *loop) applyList(list listResult) {
 	l.publishEvents()
 }
 
-// applyListError records err as the error of a full list; the states of the pods stay unchanged. It makes the relists of single
-// pods due again that the full list should have replaced. If the list is too large for a message of the runtime, it relists each
-// known pod alone.
+// applyListError records the error of a full list. The states of the pods stay unchanged. Relists of single pods that the
+// full list should have replaced become due again. If the list is too large for a message of the runtime, each known pod is
+// relisted alone.
 func (l *loop) applyListError(err error) {
 	if !l.lastFailed {
 		l.gen.opts.Logger.Warn("full relist failed", "error", err)
@@ -52,7 +53,8 @@ func (l *loop) applyListError(err error) {
 	}
 }
 
-// relistKnownPods queues a relist of each known pod. It replaces a full list that is too large for the runtime's messages.
+// relistKnownPods queues a relist of each known pod. Run uses it instead of a full list that is too large for a message of
+// the runtime.
 func (l *loop) relistKnownPods() {
 	for _, rec := range slices.SortedFunc(maps.Values(l.records), compareRecords) {
 		switch {
@@ -95,7 +97,8 @@ func (l *loop) applySnapshot(list listResult) {
 	l.reportRunning(list.snap)
 }
 
-// splitSnapshot appends each sandbox and container of snapshot to the record of its pod, if that pod has changed.
+// splitSnapshot appends each sandbox and container of a full list to the record of its pod. It skips pods that have not
+// changed.
 func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	for _, sb := range snapshot.Sandboxes {
 		if rec, ok := l.records[sb.Pod.UID]; ok && !rec.pod.Time.IsZero() {
@@ -110,8 +113,8 @@ func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	}
 }
 
-// applyListedPod updates the pod with the record rec after the full list with the result list. It publishes the listed state, or
-// queues an inspection if details must be read. If a job of the pod ran at the same time, it marks the cached pod as outdated and
+// applyListedPod updates a pod, whose record is rec, after a full list. It publishes the listed state, or queues an
+// inspection if details must be read. If a job of the pod ran during the list, it marks the cached pod as outdated and
 // relists the pod.
 func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	rec.podClock = list.clock
@@ -145,7 +148,7 @@ func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	}
 }
 
-// applyResult evaluates res, the result of a completed job. It publishes the pod or queues a retry, and calls Hooks.PodRelisted.
+// applyResult evaluates the result of a completed job. It publishes the pod or queues a retry, and calls Hooks.PodRelisted.
 func (l *loop) applyResult(res result) {
 	rec := res.rec
 	rec.busy = false
@@ -171,8 +174,8 @@ func (l *loop) applyResult(res result) {
 	l.publishEvents()
 }
 
-// retryPod queues a failed job again after Options.Period. The changes of the pod are not published until a job succeeds. If a
-// full list has listed the pod during the job, only the inspection is retried.
+// retryPod queues a failed job again; it becomes due after Options.Period. The changes of the pod are published only after a
+// job has succeeded. If a full list has listed the pod during the job, only the inspection is retried.
 func (l *loop) retryPod(rec *podRecord, res result) {
 	if l.gen.health.recordFailure(rec.uid, res.err) {
 		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", res.err)
@@ -196,9 +199,9 @@ func (l *loop) retryPod(rec *podRecord, res result) {
 	l.enqueuePod(rec, next)
 }
 
-// publishPod stores pod as the published state of rec in the cache and the index, and adds events for the differences. newer is a
-// later listed state that is not inspected yet, or empty. If reinspected is true and nothing differs, it adds a PodSync event.
-// listedAt is the logical time at which the list with pod was started.
+// publishPod stores the state of a pod as its published state, and adds events for the differences. If nothing differs and
+// reinspected is true, it adds a PodSync event. The argument newer is a later listed state that is not inspected yet, or
+// empty. The argument listedAt is the logical time at which the list of pod was started.
 func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
 	rec.listedAt, rec.inspectedAt = listedAt, l.clock
@@ -231,7 +234,7 @@ func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, 
 	}
 }
 
-// reportRunning calls Hooks.RunningCounted with the number of running pods and the number of containers in each state.
+// reportRunning counts the running pods, and the containers in each state. It passes the counts to Hooks.RunningCounted.
 func (l *loop) reportRunning(snapshot cri.Snapshot) {
 	if l.gen.opts.Hooks.RunningCounted == nil {
 		return

@@ -26,7 +26,7 @@ type Status struct {
 // errNeverRelisted is the error of Healthy and Pods before the first successful full relist.
 var errNeverRelisted = errors.New("relist: none has succeeded yet")
 
-// checkHealth returns the result of [Generator.Healthy] at time now.
+// checkHealth returns the result of [Generator.Healthy] for this status.
 func (s Status) checkHealth(now time.Time) error {
 	age := now.Sub(s.LastRelist)
 	switch {
@@ -52,7 +52,7 @@ type PodError struct {
 	Err    error     // error of the last attempt; nil: the first attempt hangs
 }
 
-// Error returns a text with the pod, the time of the first failure, the failed call and the cause.
+// Error returns a text with the pod, the time of the first failure, the failed call and its error.
 func (e *PodError) Error() string {
 	what := fmt.Sprintf("inspect pod %s, since %s: ", e.PodUID, e.Since.Format(time.RFC3339))
 	if e.Err != nil {
@@ -61,7 +61,7 @@ func (e *PodError) Error() string {
 	return what + e.Call + ": no answer"
 }
 
-// Unwrap returns Err. It returns nil while the first inspection hangs, because no call has failed yet.
+// Unwrap returns Err. While the first inspection hangs, Err is nil, because no call has failed yet.
 func (e *PodError) Unwrap() error { return e.Err }
 
 // podHealth records the running runtime call and the errors of each pod, and the error of the full relists.
@@ -99,8 +99,7 @@ func (h *podHealth) setCall(uid, call, id string) {
 	}
 }
 
-// recordFailure stores err as the error of the last inspection of a pod. It reports whether this is the first failure after a
-// success.
+// recordFailure stores the error of the last inspection of a pod. It reports whether the previous inspection succeeded.
 func (h *podHealth) recordFailure(uid string, err error) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -116,7 +115,7 @@ func (h *podHealth) recordFailure(uid string, err error) bool {
 	return first
 }
 
-// recordSuccess records a successful inspection of a pod. It reports whether the inspection before that failed.
+// recordSuccess records that an inspection of a pod has succeeded. It reports whether the previous inspection failed.
 func (h *podHealth) recordSuccess(uid string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +136,8 @@ func (h *podHealth) recordListError(err error) {
 	h.listErr = err
 }
 
-// podError returns the error of the pod with this UID if its last inspection failed or its current one hangs, otherwise nil.
+// podError returns an error if the last inspection of the pod with this UID failed, or if its current inspection hangs.
+// Otherwise it returns nil.
 func (h *podHealth) podError(uid string, now time.Time) *PodError {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -23,13 +23,12 @@ const (
 
 var errStreamEnded = errors.New("the stream ended without an error")
 
-// followEvents reads the runtime's event stream until ctx ends, and reconnects when the stream breaks. It returns early if the
-// runtime does not support the stream.
+// followEvents reads the event stream of the runtime until ctx ends. It reconnects when the stream breaks. It returns early
+// if the runtime does not support the stream.
 //
-// The runtime does not report when a stream is established, and earlier events are lost. Therefore followEvents requests full
-// relists at the connection, after assumeConnectedAfter, and at the first event. That event proves that the stream is
-// established: the relist finds earlier changes, the stream delivers later ones. Until then the full relists keep the short
-// period.
+// The runtime does not report when a stream is established, and events before that time are lost. Therefore followEvents
+// requests full relists: after a reconnect, after assumeConnectedAfter, and at the first event. The first event proves that
+// the stream is established. Until then, full relists keep the short period.
 func (g *Generator) followEvents(ctx context.Context) {
 	reconnect := backoff.Policy{First: minReconnect, Max: maxReconnect}
 	wait := reconnect.First
@@ -62,7 +61,8 @@ func (g *Generator) followEvents(ctx context.Context) {
 	}
 }
 
-// readEvents connects to the event stream and adds its events to the inbox, until the connection breaks or ctx ends.
+// readEvents connects to the event stream and adds its events to the inbox. It returns when the connection breaks or ctx
+// ends.
 func (g *Generator) readEvents(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -91,9 +91,9 @@ func (g *Generator) readEvents(ctx context.Context) error {
 	})
 }
 
-// markConnected records that the event stream works, and requests a full relist for changes that the stream has missed. proof is
-// the first event of the connection, which occurred at eventTime. If no event arrived within assumeConnectedAfter, proof is nil,
-// and a stream that already worked causes no relist.
+// markConnected records that the event stream works, and requests a full relist for changes that the stream has missed. The
+// argument proof is the first event of the connection, with its time. If no event has arrived within assumeConnectedAfter,
+// proof is nil. A relist is then requested only if the stream did not work before.
 func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {
