@@ -26,7 +26,7 @@ func (t *total) addQuantity(q *resource.Quantity) {
 	}
 }
 
-// addEntry adds the amount that list has for the resource name, if there is one.
+// addEntry adds the amount of the named resource in list to t. It does nothing if list has no such amount.
 func (t *total) addEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	if q, ok := list[name]; ok {
 		t.entries++
@@ -34,7 +34,7 @@ func (t *total) addEntry(list corev1.ResourceList, name corev1.ResourceName) {
 	}
 }
 
-// raiseTo sets t to quantity if quantity is greater than t, or t is not set.
+// raiseTo sets t to the quantity if that is greater than t, or if t is not set.
 func (t *total) raiseTo(quantity *resource.Quantity) {
 	if !t.isSet || quantity.Cmp(t.quantity) > 0 {
 		t.quantity, t.isSet = quantity.DeepCopy(), true
@@ -48,15 +48,16 @@ func (t *total) raiseToEntry(list corev1.ResourceList, name corev1.ResourceName)
 	}
 }
 
-// raiseToTotal sets t to other if other is greater. t then shares memory with other, which must not be used again.
+// raiseToTotal sets t to the total other if that is greater. The caller must not use other again, because t may share its
+// memory.
 func (t *total) raiseToTotal(other *total) {
 	if other.isSet && (!t.isSet || other.quantity.Cmp(t.quantity) > 0) {
 		t.quantity, t.isSet = other.quantity, true
 	}
 }
 
-// isEqual reports whether a and b are the same amount. If one is a fraction, such as 1.5Gi, it first compares the amounts rounded
-// up, because an exact comparison allocates memory.
+// isEqual reports whether a and b are the same amount. If one is a fraction, such as 1.5Gi, it first compares the rounded
+// amounts, because an exact comparison allocates memory.
 func isEqual(a, b *resource.Quantity) bool {
 	x, whole := a.AsInt64()
 	y, alsoWhole := b.AsInt64()
@@ -69,8 +70,8 @@ func isEqual(a, b *resource.Quantity) bool {
 	return a.Cmp(*b) == 0
 }
 
-// Value returns quantity, rounded up to an integer. Out of range, it returns the largest or smallest int64; the method
-// quantity.Value returns zero or wraps around.
+// Value returns the quantity, rounded up to an integer. If it does not fit into an int64, Value returns the nearest int64.
+// The method Value of the quantity would return zero or wrap around.
 func Value(quantity *resource.Quantity) int64 {
 	if v, ok := quantity.AsInt64(); ok {
 		return v
@@ -81,8 +82,8 @@ func Value(quantity *resource.Quantity) int64 {
 	return scaleSaturated(quantity, 0)
 }
 
-// MilliValue returns quantity in thousandths, rounded up; for CPU these are millicores. Out of range, it returns the largest or
-// smallest int64; the method quantity.MilliValue returns a wrong number.
+// MilliValue returns the quantity in thousandths, rounded up. For CPU these are millicores. If it does not fit into an
+// int64, MilliValue returns the nearest int64. The method MilliValue of the quantity would return a wrong number.
 func MilliValue(quantity *resource.Quantity) int64 {
 	if v, ok := quantity.AsInt64(); ok && v <= math.MaxInt64/1000 && v >= math.MinInt64/1000 {
 		return v * 1000
@@ -90,8 +91,8 @@ func MilliValue(quantity *resource.Quantity) int64 {
 	return scaleSaturated(quantity, resource.Milli)
 }
 
-// scaleSaturated returns quantity.ScaledValue(scale), limited to the range of an int64. ScaledValue returns zero or wraps around
-// if it is out of range.
+// scaleSaturated returns quantity.ScaledValue(scale). If that does not fit into an int64, it returns the nearest int64,
+// while ScaledValue would return zero or wrap around.
 func scaleSaturated(quantity *resource.Quantity, scale resource.Scale) int64 {
 	if quantity.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
 		return math.MaxInt64
@@ -102,7 +103,7 @@ func scaleSaturated(quantity *resource.Quantity, scale resource.Scale) int64 {
 	return quantity.ScaledValue(scale)
 }
 
-// fitsInt64 reports whether quantity is certainly in the range of an int64. If it returns false, the caller must compare exactly.
+// fitsInt64 reports whether the quantity certainly fits into an int64. If it returns false, the caller must compare exactly.
 // It only counts bits, because an exact comparison of a binary fraction allocates memory.
 func fitsInt64(quantity resource.Quantity) bool {
 	d := quantity.AsDec()

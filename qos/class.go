@@ -9,11 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Class returns the QoS class computed from the pod spec; it ignores the status (ComputePodQOS in pkg/apis/core/v1/helper/qos).
+// Class returns the QoS class that follows from the pod spec. It ignores the status. Source: ComputePodQOS in
+// pkg/apis/core/v1/helper/qos.
 //
-// Only cpu and memory count. A pod is Guaranteed if each container, init containers included, has equal, nonzero requests and
-// limits of both. It is BestEffort if no container has a request or limit. All other pods are Burstable. A missing request counts
-// as zero, not as the limit. If the pod has pod-level resources, only they count.
+// Only cpu and memory count. A pod is Guaranteed if each container, including init containers, has requests and limits of
+// both that are equal and not zero. A pod is BestEffort if no container has a request or limit. All other pods are
+// Burstable. A missing request counts as zero, not as the limit. If the pod has pod-level resources, only they count.
 func Class(pod *corev1.Pod) corev1.PodQOSClass {
 	if hasPodLevelResources(pod) {
 		return classifyResources(pod.Spec.Resources)
@@ -26,8 +27,8 @@ func Class(pod *corev1.Pod) corev1.PodQOSClass {
 	return class
 }
 
-// StatusClass returns the QoS class in the pod status, or [Class] if the status has none (GetPodQOS in the kubelet). Use it to
-// manage pods: the class of a pod never changes once it is in the status.
+// StatusClass returns the QoS class in the pod status. If the status has none, it returns [Class]. Use it to manage pods,
+// because the class in the status never changes. Source: GetPodQOS in pkg/apis/core/v1/helper/qos.
 func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -35,8 +36,8 @@ func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return Class(pod)
 }
 
-// combineClasses returns the QoS class of all containers seen so far. class is the result for the previous containers, empty if
-// there were none, and containers are the next ones.
+// combineClasses returns the QoS class of a pod with these containers and previous ones. The argument class is the result
+// for the previous containers, or empty if there were none.
 func combineClasses(class corev1.PodQOSClass, containers []corev1.Container) corev1.PodQOSClass {
 	for i := range containers {
 		if class == corev1.PodQOSBurstable {
@@ -75,7 +76,8 @@ func classifyResources(resources *corev1.ResourceRequirements) corev1.PodQOSClas
 	}
 }
 
-// classifyList returns the QoS class of a container that has only requests or only limits. list contains the one that it has.
+// classifyList returns the QoS class of a container that has only requests or only limits. The argument is this list of
+// requests or limits.
 func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	if len(list) > 0 {
 		if q := list[corev1.ResourceCPU]; !q.IsZero() {
@@ -88,8 +90,8 @@ func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	return corev1.PodQOSBestEffort
 }
 
-// hasPodLevelResources reports whether spec.resources of the pod has an entry, even of zero, for a resource that counts at the
-// pod level (IsPodLevelResourcesSet in component-helpers).
+// hasPodLevelResources reports whether the pod has pod-level resources: an entry in spec.resources, even of zero, for a
+// resource that counts there. Source: IsPodLevelResourcesSet in k8s.io/component-helpers/resource.
 func hasPodLevelResources(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
 	return r != nil && (hasPodLevelEntry(r.Requests) || hasPodLevelEntry(r.Limits))
@@ -114,7 +116,7 @@ func hasPodLevelEntry(list corev1.ResourceList) bool {
 	return false
 }
 
-// isPodLevelResource reports whether spec.resources of a pod may contain the named resource (KEP-2837).
+// isPodLevelResource reports whether spec.resources of a pod may contain this resource. Source: KEP-2837.
 func isPodLevelResource(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugepages(name)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ContainerResources returns the resources of a container for the CRI runtime: CPU, memory, OOM score adjustment, huge pages,
-// swap and memory QoS (generateLinuxContainerResources in pkg/kubelet/kuberuntime). The container may be a regular, init, sidecar
-// or ephemeral container of the pod.
+// ContainerResources returns the resources of a container for the CRI runtime: CPU, memory, OOM score adjustment, huge
+// pages, swap and memory QoS. The container may be a regular, init, sidecar or ephemeral container of the pod. Source:
+// generateLinuxContainerResources in pkg/kubelet/kuberuntime.
 //
-// A container without a CPU or memory limit gets the limit of the pod. If the pod has none either, the container is unlimited:
-// MemoryLimit and CPUQuota are 0. A missing CPU request is the CPU limit.
+// A container without a CPU or memory limit gets the limit of the pod. If the pod has none either, MemoryLimit or CPUQuota
+// is 0, which means unlimited. If the CPU request is missing, the CPU limit replaces it.
 func ContainerResources(pod *corev1.Pod, container *corev1.Container, node Node) (cri.Resources, error) {
 	score, err := OOMScoreAdj(pod, container, node.MemoryCapacity)
 	if err != nil {
@@ -49,12 +49,12 @@ func ContainerResources(pod *corev1.Pod, container *corev1.Container, node Node)
 	return r, nil
 }
 
-// SandboxResources returns the resources that the CRI runtime gets when it creates the sandbox of a pod. resources holds the
-// totals of the containers. overhead holds spec.overhead as both request and limit, nil if the pod has none
-// (calculateSandboxResources and convertOverheadToLinuxResources in pkg/kubelet/kuberuntime).
+// SandboxResources returns the resources for the CRI runtime when it creates the sandbox of a pod. The first result has the
+// totals of the containers. The second result has spec.overhead as both request and limit, and is nil if the pod has no
+// overhead. Source: calculateSandboxResources and convertOverheadToLinuxResources in pkg/kubelet/kuberuntime.
 //
-// The limits are sums over the containers that have a limit, even if another container has none. Runtimes size virtual machines
-// by them. They must not limit a cgroup: use [PodResources] for that.
+// Runtimes use these limits to choose the size of virtual machines. A limit is the sum over the containers that have one,
+// even if other containers have none. Therefore it must not limit a cgroup: use [PodResources] for that.
 func SandboxResources(pod *corev1.Pod, node Node) (resources, overhead *cri.Resources) {
 	o := Options{ExcludeOverhead: true}
 	cpuRequest, cpuLimit := o.totalRequest(pod, corev1.ResourceCPU), o.totalLimit(pod, corev1.ResourceCPU)
@@ -70,7 +70,8 @@ func SandboxResources(pod *corev1.Pod, node Node) (resources, overhead *cri.Reso
 	return resources, overhead
 }
 
-// effectiveLimit returns the container's limit of the named resource. Without one it returns the limit of the pod, or zero.
+// effectiveLimit returns the container's limit of the named resource. If the container has none, it returns the limit of the
+// pod, or zero.
 func effectiveLimit(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName) resource.Quantity {
 	q := container.Resources.Limits[name]
 	if q.IsZero() && pod.Spec.Resources != nil {
@@ -79,8 +80,8 @@ func effectiveLimit(pod *corev1.Pod, container *corev1.Container, name corev1.Re
 	return q
 }
 
-// toCRIResources converts CPU and memory amounts to the units of the CRI: shares, quota and bytes (calculateLinuxResources in the
-// kubelet).
+// toCRIResources converts amounts of CPU and memory to the units of the CRI: shares, quota and bytes. Source:
+// calculateLinuxResources in pkg/kubelet/kuberuntime.
 func (n Node) toCRIResources(cpuRequest, cpuLimit, memoryLimit *resource.Quantity) cri.Resources {
 	r := cri.Resources{
 		CPUShares:   int64(cgroups.CPUShares(MilliValue(cpuRequest))),

@@ -13,28 +13,28 @@ const (
 	nodeCritical     = "system-node-critical"
 )
 
-// IsStatic reports whether the pod comes from a manifest file or an HTTP endpoint: its annotation kubernetes.io/config.source has
-// a value other than "api".
+// IsStatic reports whether the pod comes from a manifest file or an HTTP endpoint. Such a pod has the annotation
+// kubernetes.io/config.source with a value other than "api".
 func IsStatic(pod *corev1.Pod) bool {
 	source, ok := pod.Annotations[sourceAnnotation]
 	return ok && source != sourceAPI
 }
 
-// IsMirror reports whether the pod is a mirror pod, which represents a static pod in the API server: it has the annotation
-// kubernetes.io/config.mirror.
+// IsMirror reports whether the pod is a mirror pod, which represents a static pod in the API server. A mirror pod has the
+// annotation kubernetes.io/config.mirror.
 func IsMirror(pod *corev1.Pod) bool {
 	_, ok := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return ok
 }
 
-// IsCritical reports whether the pod is static, is a mirror pod, or has a priority of at least 2000000000. The node evicts and
-// preempts other pods before critical ones.
+// IsCritical reports whether the pod is static, is a mirror pod, or has a priority of at least 2000000000. The node evicts
+// and preempts all other pods first.
 func IsCritical(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority || IsStatic(pod) || IsMirror(pod)
 }
 
-// IsNodeCritical reports whether the node cannot work without the pod. The pod must be critical (see [IsCritical]) and have the
-// priority class system-node-critical.
+// IsNodeCritical reports whether the node needs the pod in order to work. Such a pod is critical, see [IsCritical], and has
+// the priority class system-node-critical.
 func IsNodeCritical(pod *corev1.Pod) bool {
 	return pod.Spec.PriorityClassName == nodeCritical && IsCritical(pod)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildHugepageLimits returns the container's limit for each page size of the node or of the pod, sorted by the text of the size.
-// If the container has no limit, the limit of the pod applies, or else zero (GetHugepageLimitsFromResources in
-// pkg/kubelet/kuberuntime). Without the hugetlb controller it returns nil.
+// buildHugepageLimits returns the container's limits of huge pages, sorted by the name of the page size. It returns a limit
+// for each page size of the node or the pod. If the container has no limit for a size, it uses the limit of the pod, or
+// zero. Without the hugetlb controller it returns nil. Source: GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime.
 func buildHugepageLimits(pod *corev1.Pod, container *corev1.Container, node Node) ([]cri.HugepageLimit, error) {
 	var limits []cri.HugepageLimit
 	for _, size := range node.HugepageSizes {
@@ -40,8 +40,8 @@ func buildHugepageLimits(pod *corev1.Pod, container *corev1.Container, node Node
 	return limits, nil
 }
 
-// setHugepageLimits stores the hugepage amounts of list in limits. path is the field of list in the pod, for errors. It returns a
-// field error if a page size is invalid or the node does not have it.
+// setHugepageLimits copies the amounts of huge pages in list to limits. It returns a field error if a page size is invalid
+// or the node does not have it. The argument path is the field of list in the pod, for errors.
 func (n Node) setHugepageLimits(limits *[]cri.HugepageLimit, list corev1.ResourceList, path *field.Path) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !isHugepages(name) {
@@ -66,7 +66,7 @@ func (n Node) setHugepageLimits(limits *[]cri.HugepageLimit, list corev1.Resourc
 	return nil
 }
 
-// containerFieldPath returns the field path of the named container, for example spec.containers[0].
+// containerFieldPath returns the field path of the container with this name, for example spec.containers[0].
 func containerFieldPath(pod *corev1.Pod, name string) *field.Path {
 	spec := field.NewPath("spec")
 	for i := range pod.Spec.Containers {

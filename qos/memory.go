@@ -12,12 +12,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// MemoryProtection returns memory.min and memory.low of the cgroup of all pods (root, kubepods) and of the cgroup of the
-// Burstable pods below it (KEP-2570, setMemoryQoS in pkg/kubelet/cm/qos_container_manager_linux.go). The kernel protects a cgroup
-// at most as much as its parent, so each value is the sum of the memory requests below.
+// MemoryProtection returns the memory protection of two cgroups: root is for kubepods, the cgroup of all pods, and burstable
+// is for the cgroup of the Burstable pods. It sets memory.min and memory.low. The kernel protects a cgroup at most as much
+// as its parent, so each value is the sum of the memory requests below. Source: KEP-2570, and setMemoryQoS in
+// pkg/kubelet/cm/qos_container_manager_linux.go.
 //
-// The caller leaves out pods in a terminal phase. Unless node.Reservation is [TieredReservation], the values are zero, which resets
-// an earlier protection. On cgroup v1 no field is set.
+// The caller must leave out pods in a terminal phase. If node.Reservation is not [TieredReservation], the values are zero,
+// which resets an earlier protection. On cgroup v1 no field is set.
 func MemoryProtection(pods []*corev1.Pod, node Node) (root, burstable cgroups.Resources) {
 	if node.CgroupV1 {
 		return root, burstable
@@ -38,9 +39,9 @@ func MemoryProtection(pods []*corev1.Pod, node Node) (root, burstable cgroups.Re
 	return root, burstable
 }
 
-// setMemoryQoS sets the memory protection and throttling of the container in resources. Its memory request becomes memory.min in
-// a Guaranteed pod, and memory.low in other pods. memory.high is set between its request and its limit. If only the pod has a
-// memory limit, memory.high stays unset, because the pod's own cgroup has one.
+// setMemoryQoS sets the memory protection and the memory throttling of a container in resources. The memory request becomes
+// memory.min in a Guaranteed pod, and memory.low in other pods. The value of memory.high is between request and limit. If
+// only the pod has a memory limit, memory.high stays unset, because the pod's own cgroup has one.
 func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container *corev1.Container) {
 	request := memoryRequest(container)
 	switch {
@@ -65,8 +66,9 @@ func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container 
 	}
 }
 
-// computeMemoryHigh returns the value of memory.high, rounded down to pages: request plus ThrottlingFactor times the distance
-// from request to limit. ok is false if there is no factor or no limit, or if the value would not exceed request.
+// computeMemoryHigh returns the value of memory.high, rounded down to whole pages. The value is request plus
+// ThrottlingFactor*(limit-request). It returns ok false if there is no factor or no limit, or if the value would not exceed
+// request.
 func (n Node) computeMemoryHigh(request, limit int64) (value int64, ok bool) {
 	if n.ThrottlingFactor == nil || limit <= 0 {
 		return 0, false

@@ -5,9 +5,9 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// hasOtherRequests reports whether the pod may request resources other than cpu and memory. found is the number of entries for
-// cpu and memory that the caller has counted in the pod's lists. If it returns false, as for most pods, the caller need not
-// search the lists.
+// hasOtherRequests reports whether the pod may request resources other than cpu and memory. The argument found is the number
+// of entries for cpu and memory that the caller has counted in the pod. Most pods have no other entries, so that a search
+// for other names is unnecessary.
 func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -23,8 +23,8 @@ func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	return entries != found
 }
 
-// hasOtherLimits reports whether the pod may limit resources other than cpu and memory. found is the number of entries for cpu
-// and memory in the pod's lists of limits. Overhead adds no limit and is not counted.
+// hasOtherLimits reports whether the pod may limit resources other than cpu and memory. The argument found is the number of
+// limits of cpu and memory that the caller has counted in the pod. Overhead has no limits.
 func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -37,8 +37,8 @@ func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	return entries != found
 }
 
-// visitOtherRequests calls visit with the name of each resource that the pod may request, except cpu and memory. A name may be
-// repeated.
+// visitOtherRequests calls visit for each resource, except cpu and memory, that the pod may request. It may visit a name
+// several times.
 func (o Options) visitOtherRequests(pod *corev1.Pod, visit func(corev1.ResourceName)) {
 	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Requests, visit) })
 	if r := pod.Spec.Resources; r != nil {
@@ -53,8 +53,8 @@ func (o Options) visitOtherRequests(pod *corev1.Pod, visit func(corev1.ResourceN
 	visitContainerStatuses(pod, func(s *corev1.ContainerStatus) { visitOthers(s.AllocatedResources, visit) })
 }
 
-// visitOtherLimits calls visit with the name of each resource that the pod may limit, except cpu and memory. A name may be
-// repeated. Overhead adds no limit and is skipped.
+// visitOtherLimits calls visit for each resource, except cpu and memory, that the pod may limit. It may visit a name several
+// times. Overhead is skipped, because it adds no limit.
 func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceName)) {
 	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Limits, visit) })
 	if r := pod.Spec.Resources; r != nil {
@@ -65,8 +65,8 @@ func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceNam
 	}
 }
 
-// visitOthers calls visit with each name in list except cpu and memory. It looks these up in a short list first, because that is
-// cheaper than the iteration, which then is mostly unnecessary.
+// visitOthers calls visit for each resource in list except cpu and memory. In a short list it looks these up first, because
+// that is cheaper than an iteration, and most lists have no other entries.
 func visitOthers(list corev1.ResourceList, visit func(corev1.ResourceName)) {
 	rest := len(list)
 	if rest <= 2 {
@@ -103,7 +103,8 @@ func visitContainerStatuses(pod *corev1.Pod, visit func(*corev1.ContainerStatus)
 	}
 }
 
-// visitStatusResources calls visit with each field resources in the status of the pod and of its containers.
+// visitStatusResources calls visit for each field "resources" in the pod status: that of the pod, and those of its
+// containers.
 func visitStatusResources(pod *corev1.Pod, visit func(*corev1.ResourceRequirements)) {
 	if r := pod.Status.Resources; r != nil {
 		visit(r)

@@ -76,5 +76,6 @@ func (n Node) pageSize() int64 {
 	return cmp.Or(n.PageSize, int64(os.Getpagesize()))
 }
 
-// protectsMemory reports whether the kernel protects requested memory from reclaim, by memory.min and memory.low of cgroup v2.
+// protectsMemory reports whether the kernel protects requested memory from reclaim. This needs memory.min and memory.low of
+// cgroup v2.
 func (n Node) protectsMemory() bool { return !n.CgroupV1 && n.Reservation == TieredReservation }

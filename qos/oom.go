@@ -24,13 +24,13 @@ const (
 	maxBurstableScore = bestEffortScore - 1
 )
 
-// OOMScoreAdj returns the oom_score_adj for the processes of the container on a node with memoryCapacity bytes of memory
-// (GetContainerOOMScoreAdjust in pkg/kubelet/qos/policy.go).
+// OOMScoreAdj returns the oom_score_adj for the processes of a container. The argument memoryCapacity is the memory of the
+// node in bytes. Source: GetContainerOOMScoreAdjust in pkg/kubelet/qos/policy.go.
 //
-// The score is -997 in a node-critical or Guaranteed pod and 1000 in a BestEffort pod, by [StatusClass]. In a Burstable pod it
-// falls from 999 to 3 as the container requests more of the node's memory. A pod-level memory request beyond the sum of the
-// containers is divided evenly among all containers. A sidecar gets at most the score of the regular container with the least
-// request.
+// The score is -997 in a node-critical or Guaranteed pod, and 1000 in a BestEffort pod, where [StatusClass] has the QoS
+// class. In a Burstable pod it falls from 999 to 3 as the container requests more of the node's memory. If the pod requests
+// more memory than its containers together, the rest is divided evenly among them. A sidecar gets at most the score of the
+// regular container with the least request.
 func OOMScoreAdj(pod *corev1.Pod, container *corev1.Container, memoryCapacity int64) (int, error) {
 	switch {
 	case container == nil:
@@ -58,8 +58,8 @@ func OOMScoreAdj(pod *corev1.Pod, container *corev1.Container, memoryCapacity in
 	return computeBurstableScore(addSaturated(request, unclaimedMemoryShare(pod)), memoryCapacity), nil
 }
 
-// computeBurstableScore returns the oom_score_adj of a container in a Burstable pod: 1000 minus the requested thousandths of
-// capacity, at least 3 and at most 999.
+// computeBurstableScore returns the oom_score_adj of a container in a Burstable pod. It is 1000 minus the thousandths of
+// capacity that are requested, limited to the range from 3 to 999.
 func computeBurstableScore(request, capacity int64) int {
 	if request >= capacity {
 		return minBurstableScore
@@ -69,8 +69,8 @@ func computeBurstableScore(request, capacity int64) int {
 	return min(max(1000-int(thousandths), minBurstableScore), maxBurstableScore)
 }
 
-// unclaimedMemoryShare returns the part of the pod-level memory request that no container requests, divided by the number of
-// containers, in bytes. Init containers count as containers.
+// unclaimedMemoryShare returns, in bytes, the part of the pod-level memory request that no container requests, divided by
+// the number of containers. Init containers count too.
 func unclaimedMemoryShare(pod *corev1.Pod) int64 {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
 	if pod.Spec.Resources == nil || n == 0 {

@@ -13,12 +13,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// PodResources returns the totals of a pod from which [cgroups.ForPod] computes the limits of its cgroup, overhead included
-// (ResourceConfigForPod and ApplyPodLevelMemoryHigh in pkg/kubelet/cm/helpers_linux.go).
+// PodResources returns the totals of a pod, including overhead, from which [cgroups.ForPod] computes the limits of its
+// cgroup. Source: ResourceConfigForPod and ApplyPodLevelMemoryHigh in pkg/kubelet/cm/helpers_linux.go.
 //
-// A container without a limit adds nothing to CPULimit or MemoryLimit, so these may be partial sums. CPULimited and MemoryLimited
-// report whether they are complete: every container has a limit, or the pod has a pod-level one. A partial sum must not be
-// enforced on a Burstable pod. Of node only the settings of memory protection and throttling matter.
+// CPULimit and MemoryLimit may be partial sums, because a container without a limit adds nothing. CPULimited and
+// MemoryLimited report whether the sum is complete: every container has a limit, or the pod has a pod-level one. A partial
+// sum must not be enforced on a Burstable pod. The function uses only the settings of node for memory protection and
+// throttling.
 func PodResources(pod *corev1.Pod, node Node) cgroups.PodResources {
 	p := cgroups.PodResources{
 		QOS:        cgroups.QOS(StatusClass(pod)),
@@ -46,8 +47,8 @@ func PodResources(pod *corev1.Pod, node Node) cgroups.PodResources {
 	return p
 }
 
-// hugepageRequests returns the pod's requests of huge pages in bytes, by page size in bytes. It adds requests of two resource
-// names with the same size.
+// hugepageRequests returns the pod's requests of huge pages in bytes, by page size in bytes. Two resource names may have the
+// same page size; their requests are added.
 func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	var seen []corev1.ResourceName
 	Options{}.visitOtherRequests(pod, func(name corev1.ResourceName) {
@@ -68,8 +69,8 @@ func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	return pages
 }
 
-// parseHugepageSize returns the page size in a resource name, for example 2097152 bytes for hugepages-2Mi. ok is false for other
-// resources and invalid sizes.
+// parseHugepageSize returns the page size in a resource name, for example 2097152 bytes for hugepages-2Mi. It returns ok
+// false for another resource and for an invalid size.
 func parseHugepageSize(name corev1.ResourceName) (bytes uint64, ok bool) {
 	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	if !ok {

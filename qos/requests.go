@@ -19,12 +19,12 @@ type Options struct {
 	UseStatus bool
 }
 
-// Requests returns the effective requests of a pod by resource (PodRequests in k8s.io/component-helpers/resource). The caller
-// owns the map and its quantities.
+// Requests returns the effective requests of a pod by resource. The caller owns the map and its quantities. Source:
+// PodRequests in k8s.io/component-helpers/resource.
 //
-// A request is the sum of the regular containers and sidecars. If an init container and the sidecars that start before it
-// together request more, it is their sum. Requests of cpu, memory and huge pages in spec.resources replace those of the
-// containers, even if they are less. Overhead is added.
+// A request is the sum over the regular containers and sidecars. If an init container and the sidecars that start before it
+// request more in total, their sum replaces it. Requests of cpu, memory and huge pages in spec.resources replace those of
+// the containers, even if they are lower. Overhead is added.
 func Requests(pod *corev1.Pod, opts Options) corev1.ResourceList {
 	cpu, memory := opts.totalRequest(pod, corev1.ResourceCPU), opts.totalRequest(pod, corev1.ResourceMemory)
 	requests := newList(&cpu, &memory)
@@ -41,12 +41,11 @@ func Requests(pod *corev1.Pod, opts Options) corev1.ResourceList {
 	return requests
 }
 
-// Limits returns the effective limits of a pod by resource, computed as in [Requests] (PodLimits in
-// k8s.io/component-helpers/resource). Overhead is added only to limits that are not zero. The caller owns the map and its
-// quantities.
+// Limits returns the effective limits of a pod by resource, computed as in [Requests]. Overhead is added only to limits that
+// are not zero. The caller owns the map and its quantities. Source: PodLimits in k8s.io/component-helpers/resource.
 //
-// A limit in the result may be a partial sum, because a container without a limit adds nothing: the pod may then use more.
-// [CPULimit] and [MemoryLimit] report whether the limit is complete. A resource that no container limits is absent.
+// A limit may be a partial sum, because a container without a limit adds nothing. The pod may then use more. [CPULimit] and
+// [MemoryLimit] report whether the limit is complete. A resource that no container limits is not in the map.
 func Limits(pod *corev1.Pod, opts Options) corev1.ResourceList {
 	cpu, memory := opts.totalLimit(pod, corev1.ResourceCPU), opts.totalLimit(pod, corev1.ResourceMemory)
 	limits := newList(&cpu, &memory)
@@ -74,11 +73,11 @@ func newList(cpu, memory *total) corev1.ResourceList {
 	return list
 }
 
-// Request returns a pod's request of the named resource, as the kubelet computes it to rank pods for eviction
-// (GetResourceRequestQuantity in pkg/api/v1/resource).
+// Request returns a pod's request of one resource as the kubelet computes it to rank pods for eviction. Source:
+// GetResourceRequestQuantity in pkg/api/v1/resource.
 //
-// It differs from [Requests] in two ways. If the pod has pod-level resources, its containers do not count, so that its request of
-// ephemeral storage is zero. Overhead is added only to a request that is not zero.
+// It differs from [Requests] in two ways. If the pod has pod-level resources, its containers do not count; its request of
+// ephemeral storage is then zero. Overhead is added only to a request that is not zero.
 func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	var t total
 	if !hasPodLevelResources(pod) {
@@ -112,15 +111,17 @@ func MemoryRequest(pod *corev1.Pod) int64 {
 	return Value(&t.quantity)
 }
 
-// CPULimit returns the CPU limit of a pod in millicores, computed as in [Limits]. limited is true if the pod or each of its
-// containers, init containers included, has a CPU limit. Otherwise the pod may use more than milli, which is a partial sum or 0.
+// CPULimit returns the CPU limit of a pod in millicores, computed as in [Limits]. It returns limited true if the pod or each
+// of its containers, including init containers, has a CPU limit. Otherwise milli is a partial sum or 0, and the pod may use
+// more.
 func CPULimit(pod *corev1.Pod) (milli int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceCPU)
 	return MilliValue(&t.quantity), isFullyLimited(pod, corev1.ResourceCPU)
 }
 
-// MemoryLimit returns the memory limit of a pod in bytes. limited is true if the pod or each of its containers has a memory
-// limit. Otherwise the pod may use more than bytes, which is a partial sum or 0.
+// MemoryLimit returns the memory limit of a pod in bytes, computed as in [Limits]. It returns limited true if the pod or
+// each of its containers, including init containers, has a memory limit. Otherwise bytes is a partial sum or 0, and the pod
+// may use more.
 func MemoryLimit(pod *corev1.Pod) (bytes int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceMemory)
 	return Value(&t.quantity), isFullyLimited(pod, corev1.ResourceMemory)

@@ -13,9 +13,9 @@ import (
 // listSelector returns one list of amounts of a container, for example its requests or its limits in force.
 type listSelector func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
-// addContainers sets t, which must be empty, to the amount of the named resource that the containers need at one time. This is
-// the sum of regular containers and sidecars, or if greater, the sum of an init container and the sidecars that start before it
-// (KEP-753). selectList returns the amounts of a container.
+// addContainers adds to the empty total t how much of the resource the containers of the pod need at one time. This is the
+// sum over regular containers and sidecars. If an init container and the sidecars that start before it need more, it is
+// their sum. The function selectList returns the amounts of a container. Source: KEP-753.
 func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectList listSelector) {
 	for i := range pod.Spec.Containers {
 		if q, ok := countEntry(t, selectList(pod, &pod.Spec.Containers[i]), name); ok {
@@ -43,7 +43,8 @@ func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectLi
 	t.raiseToTotal(&peak)
 }
 
-// countEntry returns the amount that list has for the named resource, and increments t.entries. ok is false if there is none.
+// countEntry returns the amount of the named resource in list and counts it in t.entries. It returns ok false if list has no
+// such amount.
 func countEntry(t *total, list corev1.ResourceList, name corev1.ResourceName) (quantity resource.Quantity, ok bool) {
 	if quantity, ok = list[name]; ok {
 		t.entries++
@@ -57,8 +58,9 @@ func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 func specLimits(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
 
-// allocatedRequests returns the requests that the node has allocated to the container, as the pod status reports them. If the
-// status has none, it returns the requests of the spec, or nil if the node can never grant the pending resize.
+// allocatedRequests returns the requests that the node has allocated to a container, as the pod status reports them. If the
+// status has none, it returns the requests of the spec. It returns nil instead if the node can never grant the pending
+// resize.
 func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
@@ -66,8 +68,8 @@ func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.Reso
 	return nilIfInfeasible(pod, container.Resources.Requests)
 }
 
-// actuatedRequests returns the container's requests in force, as the pod status reports them. If the status has none, it returns
-// the allocatedRequests.
+// actuatedRequests returns the requests of a container that are in force, as the pod status reports them. If the status has
+// none, it returns the allocated requests.
 func actuatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests
@@ -89,7 +91,8 @@ func nilIfInfeasible(pod *corev1.Pod, spec corev1.ResourceList) corev1.ResourceL
 	return spec
 }
 
-// isResizeInfeasible reports whether the pod status has a pending resize that the node can never grant.
+// isResizeInfeasible reports whether the pod has a pending resize that the node can never grant. The pod status has this
+// information.
 func isResizeInfeasible(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending {

@@ -9,12 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SwapLimit returns memory.swap.max of a container's cgroup in bytes (KEP-2400; GetContainerSwapBehavior and
-// calcSwapForBurstablePods in pkg/kubelet/kuberuntime).
+// SwapLimit returns memory.swap.max of a container's cgroup in bytes. Source: KEP-2400, and GetContainerSwapBehavior and
+// calcSwapForBurstablePods in pkg/kubelet/kuberuntime.
 //
-// A container of a Burstable pod on cgroup v2 with [LimitedSwap] gets a share of the node's swap: the ratio of its memory request
-// to the node's memory. For all other containers the limit is zero, which disables swap. It is also zero for critical pods, and
-// for a container whose memory request equals its limit. A request above node.MemoryCapacity is an error; the kubelet gives zero.
+// With [LimitedSwap] on cgroup v2, a container of a Burstable pod gets a share of the node's swap: its memory request
+// divided by the node's memory. All other containers get zero, which disables swap. Zero also applies to critical pods, and
+// to a container whose memory request equals its limit. Differs from the kubelet: a request above node.MemoryCapacity is an
+// error; the kubelet returns zero.
 func SwapLimit(pod *corev1.Pod, container *corev1.Container, node Node) (int64, error) {
 	if node.Swap != LimitedSwap || node.CgroupV1 || node.NoSwapController || IsCritical(pod) || StatusClass(pod) != corev1.PodQOSBurstable {
 		return 0, nil
