@@ -5,8 +5,9 @@ package cgroups
 
 import "slices"
 
-// ParseBlkio returns the block devices with traffic, from two v1 files: bytes is the content of blkio.throttle.io_service_bytes,
-// and operations the content of blkio.throttle.io_serviced. The variants with the suffix _recursive have the same format.
+// ParseBlkio returns the block devices with traffic from two files of v1. The first argument is the content of
+// blkio.throttle.io_service_bytes, and the second that of blkio.throttle.io_serviced. Both files may also be the variants
+// with the suffix _recursive, which have the same format.
 func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	devices, err := appendBlkio(nil, "blkio bytes", bytes, (*IODevice).byteField)
 	if err == nil {
@@ -18,8 +19,8 @@ func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	return slices.DeleteFunc(devices, IODevice.isIdle), nil
 }
 
-// appendBlkio adds the counters in content to devices; errors call the content kind. field returns the counter for the operation
-// of a line such as "8:0 Read 4096". It returns nil for an operation that counts the same traffic again.
+// appendBlkio adds the counters in content, a file with lines such as "8:0 Read 4096", to devices. The function field
+// returns the counter for the operation of a line, or nil to skip the line. The argument kind names the file in errors.
 func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
 	s := scanner{kind: kind, rest: content}
 	for s.nextLine() {
@@ -44,7 +45,8 @@ func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IO
 	return devices, nil
 }
 
-// byteField returns the counter of bytes for the operation op, or nil if op is skipped.
+// byteField returns the counter of bytes for an operation such as "Read". It returns nil for operations that are not
+// counted.
 func (d *IODevice) byteField(op string) *uint64 {
 	switch op {
 	case "Read":
@@ -57,7 +59,8 @@ func (d *IODevice) byteField(op string) *uint64 {
 	return nil
 }
 
-// operationField returns the counter of operations for the operation op, or nil if op is skipped.
+// operationField returns the counter of operations for an operation such as "Read". It returns nil for operations that are
+// not counted.
 func (d *IODevice) operationField(op string) *uint64 {
 	switch op {
 	case "Read":

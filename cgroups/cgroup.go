@@ -64,8 +64,8 @@ type Error struct {
 	Err  error
 }
 
-// Error returns "OP cgroup PATH: FILE: CAUSE"; an empty file is omitted. It quotes a path with special characters, which could
-// forge log entries.
+// Error returns the text "OP cgroup PATH: FILE: CAUSE". An empty file is omitted. A path with special characters is quoted,
+// because it could forge log entries.
 func (e *Error) Error() string {
 	path := e.Path.Cgroupfs()
 	if quoted := strconv.Quote(path); quoted[1:len(quoted)-1] != path {

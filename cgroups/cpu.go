@@ -22,8 +22,9 @@ const (
 	milliPerCPU  = 1000
 )
 
-// CPUShares converts a CPU request in millicores to cpu.shares: milli×1024/1000, rounded down, from [MinShares] to [MaxShares].
-// A request of zero gives 2 shares, not the kernel's default of 1024 (MilliCPUToShares in pkg/kubelet/cm/helpers_linux.go).
+// CPUShares converts a CPU request in millicores to cpu.shares. The result is milli×1024/1000, rounded down and limited to
+// the range from [MinShares] to [MaxShares]. A request of zero gives 2 shares, not the kernel's default of 1024. Source:
+// MilliCPUToShares in pkg/kubelet/cm/helpers_linux.go.
 //
 // Differs from the kubelet: a huge request gives MaxShares; the kubelet's product overflows.
 func CPUShares(milli int64) uint64 {
@@ -31,8 +32,9 @@ func CPUShares(milli int64) uint64 {
 	return max(uint64(min(max(milli, 0), most))*sharesPerCPU/milliPerCPU, MinShares)
 }
 
-// SharesToMilli converts cpu.shares to a CPU request in millicores: shares×1000/1024, rounded up. It reverses [CPUShares] for
-// requests from 2 to 256000. Shares below [MinShares] give 0, no request (SharesToMilliCPU in pkg/kubelet/cm/helpers_linux.go).
+// SharesToMilli converts cpu.shares to a CPU request in millicores, which is shares×1000/1024, rounded up. It reverses
+// [CPUShares] for requests from 2 to 256000. Shares below [MinShares] give 0, which means no request. Source:
+// SharesToMilliCPU in pkg/kubelet/cm/helpers_linux.go.
 func SharesToMilli(shares uint64) int64 {
 	if shares < MinShares {
 		return 0
@@ -41,9 +43,9 @@ func SharesToMilli(shares uint64) int64 {
 	return saturateInt64(whole*milliPerCPU + (rest*milliPerCPU+sharesPerCPU-1)/sharesPerCPU)
 }
 
-// CPUQuota converts a CPU limit in millicores to a CFS quota in microseconds: milli×period/1000, rounded down, at least
-// [MinQuota]. A limit of zero gives 0, which sets no quota. A period of zero means [DefaultPeriod] (MilliCPUToQuota in
-// pkg/kubelet/cm/helpers_linux.go).
+// CPUQuota converts a CPU limit in millicores to a CFS quota in microseconds. The result is milli×period/1000, rounded
+// down, and at least [MinQuota]. A limit of zero gives 0, which sets no quota. A period of zero means [DefaultPeriod].
+// Source: MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go.
 //
 // Differs from the kubelet: a huge limit gives the largest int64; the kubelet's product overflows.
 func CPUQuota(milli int64, period uint64) int64 {
@@ -56,8 +58,9 @@ func CPUQuota(milli int64, period uint64) int64 {
 	return max(mulDiv(uint64(milli), periodOrDefault(period), milliPerCPU), MinQuota)
 }
 
-// QuotaToMilli converts a CFS quota to a CPU limit in millicores: quota×1000/period, rounded down. [Unlimited] gives 0, no
-// limit. A period of zero means [DefaultPeriod] (QuotaToMilliCPU in pkg/kubelet/cm/helpers_linux.go).
+// QuotaToMilli converts a CFS quota to a CPU limit in millicores, which is quota×1000/period, rounded down. [Unlimited]
+// gives 0, which means no limit. A period of zero means [DefaultPeriod]. Source: QuotaToMilliCPU in
+// pkg/kubelet/cm/helpers_linux.go.
 func QuotaToMilli(quota int64, period uint64) int64 {
 	if quota <= 0 {
 		return 0
@@ -65,12 +68,12 @@ func QuotaToMilli(quota int64, period uint64) int64 {
 	return mulDiv(uint64(quota), milliPerCPU, periodOrDefault(period))
 }
 
-// SystemdQuota converts a CFS quota to systemd's property CPUQuotaPerSecUSec: microseconds of CPU time per second. systemd counts
-// whole percents of a CPU, so perSec is rounded up to a multiple of 10000. rounded is the resulting quota per period: 1100 in a
-// period of 100000 becomes 2000.
+// SystemdQuota converts a CFS quota to systemd's property CPUQuotaPerSecUSec, which is microseconds of CPU time per second.
+// The result perSec is rounded up to a multiple of 10000, because systemd counts whole percents of a CPU. The result rounded
+// is the quota per period that follows: a quota of 1100 in a period of 100000 becomes 2000.
 //
-// The cgroup file must get rounded, otherwise the quota of its children could exceed its own. No quota gives the largest uint64,
-// systemd's infinity (opencontainers/cgroups, systemd/common.go).
+// The caller must write the rounded quota to the cgroup file. Otherwise the quotas of its children could exceed its own.
+// Without a quota, perSec is the largest uint64, systemd's infinity. Source: systemd/common.go in opencontainers/cgroups.
 func SystemdQuota(quota int64, period uint64) (perSec uint64, rounded int64) {
 	const second, percent = 1_000_000, 10_000
 	if quota <= 0 {

@@ -13,8 +13,8 @@ import (
 // uses little memory.
 const maxCPU = 1<<16 - 1
 
-// ParseCPUList parses cpuset.cpus, cpuset.mems or their .effective files, which list CPUs or memory nodes, for example "0-3,7".
-// It returns the numbers sorted and without duplicates, or nil for an empty list.
+// ParseCPUList parses a file that lists CPUs or memory nodes, for example "0-3,7". These are cpuset.cpus, cpuset.mems and
+// the files with the suffix .effective. It returns the numbers sorted and without duplicates, or nil for an empty list.
 func ParseCPUList(content []byte) ([]int, error) {
 	s := scanner{kind: "cpu list", rest: content}
 	var cpus []int
@@ -31,7 +31,7 @@ func ParseCPUList(content []byte) ([]int, error) {
 	return slices.Compact(cpus), nil
 }
 
-// parseCPURanges returns the numbers in the current line, a list such as "0-3,7".
+// parseCPURanges returns the numbers in the current line, which is a list such as "0-3,7".
 func (s *scanner) parseCPURanges() []int {
 	var cpus []int
 	for item := range bytes.SplitSeq(s.text, []byte(",")) {
@@ -57,8 +57,8 @@ func (s *scanner) parseCPURanges() []int {
 	return cpus
 }
 
-// FormatCPUList formats cpus in the kernel's format: sorted, with neighbours as ranges, for example "0-3,7". Two lists contain
-// the same CPUs exactly if their texts are equal.
+// FormatCPUList formats a list of CPUs as the kernel does, for example "0-3,7". The text is sorted and has ranges. Two lists
+// contain the same CPUs if and only if their texts are equal.
 func FormatCPUList(cpus []int) string {
 	cpus = slices.Compact(slices.Sorted(slices.Values(cpus)))
 	var text []byte

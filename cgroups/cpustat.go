@@ -5,8 +5,8 @@ package cgroups
 
 import "math"
 
-// ParseCPUStat parses cpu.stat. On v2 it sets all fields of [CPUStat] except Pressure and Limit. On v1 it sets only periods and
-// throttling, because CPU time is in other files: see [ParseCPUAcctStat]. It ignores unknown keys.
+// ParseCPUStat parses cpu.stat. On v2 it sets all fields of [CPUStat] except Pressure and Limit. On v1 it sets only the
+// periods and the throttling, because the CPU time is in other files, see [ParseCPUAcctStat]. It ignores unknown keys.
 func ParseCPUStat(content []byte) (CPUStat, error) {
 	var c CPUStat
 	s := scanner{kind: "cpu stat", rest: content}
@@ -37,8 +37,8 @@ func ParseCPUStat(content []byte) (CPUStat, error) {
 	return c, s.err
 }
 
-// ParseCPUAcctStat parses cpuacct.stat of v1 and returns the CPU time in user mode and in kernel mode, in nanoseconds. The file
-// counts ticks of 10 ms on every Linux architecture that Go supports.
+// ParseCPUAcctStat parses cpuacct.stat of v1. It returns the CPU time in user mode and in kernel mode, in nanoseconds. The
+// file counts ticks, which are 10 ms on every Linux architecture that Go supports.
 func ParseCPUAcctStat(content []byte) (user, system uint64, err error) {
 	const perTick = 1_000_000_000 / 100
 	const most = math.MaxUint64 / perTick

@@ -13,7 +13,8 @@ type MemoryEvents struct {
 	OOMGroupKill uint64 // the OOM killer killed a whole cgroup; since Linux 5.17
 }
 
-// ParseMemoryEvents parses memory.events, memory.events.local or, of v1, memory.oom_control, in which it finds only OOMKill.
+// ParseMemoryEvents parses memory.events or memory.events.local of v2, or memory.oom_control of v1. The file of v1 has only
+// the value for OOMKill.
 func ParseMemoryEvents(content []byte) (MemoryEvents, error) {
 	var e MemoryEvents
 	s := scanner{kind: "memory events", rest: content}
@@ -36,12 +37,12 @@ func ParseMemoryEvents(content []byte) (MemoryEvents, error) {
 	return e, s.err
 }
 
-// ParsePidsEvents parses pids.events and returns how many forks a limit has refused.
+// ParsePidsEvents parses pids.events, and returns how many forks were refused because of a limit.
 func ParsePidsEvents(content []byte) (refused uint64, err error) {
 	return parseMaxEvents("pids events", content)
 }
 
-// ParseHugetlbEvents parses hugetlb.SIZE.events and returns how many allocations a limit has refused.
+// ParseHugetlbEvents parses hugetlb.SIZE.events, and returns how many allocations were refused because of a limit.
 func ParseHugetlbEvents(content []byte) (refused uint64, err error) {
 	return parseMaxEvents("hugetlb events", content)
 }
@@ -71,7 +72,7 @@ func ParseCgroupEvents(content []byte) (CgroupEvents, error) {
 	return e, s.err
 }
 
-// parseFlag returns the value of the current line, which must be 0 or 1, as a bool.
+// parseFlag returns the value of the current line as a bool. The value must be 0 or 1.
 func (s *scanner) parseFlag() bool {
 	v := s.parseValue()
 	if v > 1 {

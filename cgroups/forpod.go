@@ -36,13 +36,13 @@ type PodOptions struct {
 	HugepageSizes []string
 }
 
-// ForPod returns the limits of a pod's cgroup. They equal those of the kubelet: ResourceConfigForPod in
-// pkg/kubelet/cm/helpers_linux.go and toResources in cgroup_manager_linux.go.
+// ForPod returns the limits of a pod's cgroup. They equal those of the kubelet. Source: ResourceConfigForPod in
+// pkg/kubelet/cm/helpers_linux.go and toResources in pkg/kubelet/cm/cgroup_manager_linux.go.
 //
-// CPUShares follows from the CPU request; for BestEffort pods it is 2. CPUQuota and MemoryMax are set for a Guaranteed pod. For a
-// Burstable pod each is set only if the pod is limited as a whole (CPULimited, MemoryLimited). Otherwise the field is zero or
-// nil: Apply does not write the file, so a new cgroup is unlimited. A limit of zero is no limit either. A page size without a
-// name is skipped.
+// CPUShares follows from the CPU request; for BestEffort pods it is 2. CPUQuota and MemoryMax are set for Guaranteed pods.
+// For a Burstable pod they are set only if the pod is limited as a whole, see [PodResources].CPULimited and MemoryLimited.
+// Otherwise the field is zero or nil: Apply does not write the file, so that a new cgroup is unlimited. A limit of zero is
+// no limit either. A page size without a name is skipped.
 func ForPod(pod PodResources, opts PodOptions) Resources {
 	r := Resources{
 		CPUShares:  MinShares,
@@ -72,8 +72,8 @@ func ForPod(pod PodResources, opts PodOptions) Resources {
 	return r
 }
 
-// buildHugetlbLimits returns a hugepage limit for each page size: requested has limits in bytes by page size in bytes. Each name
-// in sizes, the page sizes of the host, without a request gets the limit zero.
+// buildHugetlbLimits returns a limit of huge pages for each page size. The map requested has limits in bytes by page size in
+// bytes. Each size of the host that is not requested gets the limit zero.
 func buildHugetlbLimits(requested map[uint64]uint64, sizes []string) map[string]int64 {
 	if len(requested)+len(sizes) == 0 {
 		return nil
@@ -90,7 +90,8 @@ func buildHugetlbLimits(requested map[uint64]uint64, sizes []string) map[string]
 	return limits
 }
 
-// copyPointer returns a pointer to a copy of *v, or nil if v is nil, so that results do not share memory with arguments.
+// copyPointer returns a pointer to a copy of *v, or nil if v is nil. The copy keeps results from sharing memory with
+// arguments.
 func copyPointer(v *int64) *int64 {
 	if v == nil {
 		return nil

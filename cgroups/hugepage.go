@@ -12,9 +12,9 @@ import (
 // hugepageUnits are the unit prefixes of HugepageSize, each 1024 times the previous one.
 const hugepageUnits = "BKMGTP"
 
-// HugepageSize returns the name of a page size in the kernel's hugetlb files, for example "2MB" for 2097152. It returns "" for
-// zero, and for a size without such a name: more than 1024 of the largest unit that divides it (HugePageUnitSizeFromByteSize in
-// pkg/apis/core/v1/helper/helpers.go).
+// HugepageSize returns the name of a page size in the kernel's hugetlb files, for example "2MB" for 2097152. It returns ""
+// for zero and for a size that has no name: more than 1024 times the largest unit that divides it. Source:
+// HugePageUnitSizeFromByteSize in pkg/apis/core/v1/helper/helpers.go.
 func HugepageSize(bytes uint64) string {
 	if bytes == 0 {
 		return ""
@@ -31,7 +31,7 @@ func HugepageSize(bytes uint64) string {
 	return strings.TrimSuffix(name, "B") + "B"
 }
 
-// ParseHugepageSize returns the page size in bytes for a name in the format of [HugepageSize], for example "2MB".
+// ParseHugepageSize returns the page size in bytes for a name such as "2MB", which [HugepageSize] returns.
 func ParseHugepageSize(name string) (uint64, error) {
 	digits := strings.TrimRight(name, hugepageUnits)
 	bytes, err := strconv.ParseUint(digits, 10, 64)

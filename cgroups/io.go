@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// ParseIOStat parses io.stat and returns the devices with traffic, in the kernel's order. It ignores unknown keys. It accepts a
-// device on the line of the previous one: some kernels omit the newline after a device without traffic.
+// ParseIOStat parses io.stat and returns the devices with traffic, in the kernel's order. It ignores unknown keys. Some
+// kernels omit the newline after a device without traffic; it therefore accepts the next device on the same line.
 func ParseIOStat(content []byte) ([]IODevice, error) {
 	if len(content) == 0 {
 		return nil, nil
@@ -43,7 +43,8 @@ func ParseIOStat(content []byte) ([]IODevice, error) {
 	return devices, nil
 }
 
-// setIOCounter parses value and stores it in the field of d that corresponds to key.
+// setIOCounter parses a counter such as rbytes=4096, given as key and value. It stores the counter in the field of d for
+// this key. Unknown keys are ignored.
 func (s *scanner) setIOCounter(d *IODevice, key, value []byte) {
 	switch string(key) {
 	case "rbytes":
@@ -61,7 +62,7 @@ func (s *scanner) setIOCounter(d *IODevice, key, value []byte) {
 	}
 }
 
-// parseDevice parses text, the numbers "major:minor" of a block device.
+// parseDevice parses the numbers "major:minor" of a block device.
 func (s *scanner) parseDevice(text []byte) (major, minor uint32) {
 	before, after, _ := bytes.Cut(text, []byte(":"))
 	high, low := s.parseNumber(before), s.parseNumber(after)

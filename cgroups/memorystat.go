@@ -40,7 +40,7 @@ type MemoryStat struct {
 	PagesReclaimed  uint64 // v2
 }
 
-// ParseMemoryStat parses memory.stat of cgroup v1 or v2. It ignores keys that are no field of [MemoryStat].
+// ParseMemoryStat parses memory.stat of cgroup v1 or v2. Keys without a field in [MemoryStat] are ignored.
 func ParseMemoryStat(content []byte) (MemoryStat, error) {
 	var m MemoryStat
 	v1 := bytes.Contains(content, []byte("\ntotal_cache "))
@@ -60,7 +60,7 @@ func ParseMemoryStat(content []byte) (MemoryStat, error) {
 	return m, s.err
 }
 
-// fieldForKey returns the field of m for a key of memory.stat, or nil to ignore the key.
+// fieldForKey returns the field of m for a key of memory.stat. It returns nil if the key is to be ignored.
 func (m *MemoryStat) fieldForKey(key string) *uint64 {
 	switch key {
 	case "anon", "rss":
@@ -97,7 +97,8 @@ func (m *MemoryStat) fieldForKey(key string) *uint64 {
 	return m.reclaimFieldForKey(key)
 }
 
-// reclaimFieldForKey returns the field of m for a key of memory.stat about page lists or reclaim, or nil to ignore the key.
+// reclaimFieldForKey returns the field of m for a key of memory.stat about page lists or reclaim. It returns nil for all
+// other keys.
 func (m *MemoryStat) reclaimFieldForKey(key string) *uint64 {
 	switch key {
 	case "inactive_anon":

@@ -15,8 +15,8 @@ import (
 // A Path may hold any text. Callers check untrusted input with [Path.Validate], so that no ".." leads out of the tree.
 type Path string
 
-// NewPath joins components to a path; without components it returns the root. It returns an error if a component is empty, ".",
-// "..", or contains "/", a newline or NUL.
+// NewPath joins components to a path. Without components it returns the root. It returns an error if a component is empty,
+// "." or "..", or if it contains "/", a newline or NUL.
 func NewPath(components ...string) (Path, error) {
 	p := Path("").Join(components...)
 	if err := p.Validate(); err != nil {
@@ -25,8 +25,8 @@ func NewPath(components ...string) (Path, error) {
 	return p, nil
 }
 
-// ParseCgroupfs returns the path of a cgroup name in the format of [Path.Cgroupfs], for example "/kubepods/burstable". The
-// leading slash may be missing. "/" and "" are the root.
+// ParseCgroupfs returns the path of a cgroup, given its name in the format of [Path.Cgroupfs], for example
+// "/kubepods/burstable". The leading slash may be missing. The names "/" and "" stand for the root.
 func ParseCgroupfs(name string) (Path, error) {
 	p := Path(strings.TrimPrefix(name, "/"))
 	if err := p.Validate(); err != nil {
@@ -35,8 +35,8 @@ func ParseCgroupfs(name string) (Path, error) {
 	return p, nil
 }
 
-// Validate returns an error that names the path and its first invalid component. A component is invalid if it is empty, ".", ".."
-// or contains a newline or NUL. A leading or trailing slash makes an empty component.
+// Validate returns an error that names the path and its first invalid component. A component is invalid if it is empty, "."
+// or "..", or if it contains a newline or NUL. A leading or trailing slash is an error, because it makes an empty component.
 func (p Path) Validate() error {
 	if p == "" {
 		return nil
@@ -52,8 +52,8 @@ func (p Path) Validate() error {
 	return nil
 }
 
-// checkComponent returns an error if component cannot be the name of a cgroup directory. The kernel forbids newlines, because
-// they would make /proc/PID/cgroup ambiguous.
+// checkComponent returns an error if the component cannot be the name of a cgroup directory. The kernel forbids newlines,
+// because they would make /proc/PID/cgroup ambiguous.
 func checkComponent(component string) error {
 	switch {
 	case component == "":
@@ -66,8 +66,8 @@ func checkComponent(component string) error {
 	return nil
 }
 
-// Join returns the path of the descendant of p with these components. It does not check them: [Path.Validate] rejects the result
-// if a component is invalid.
+// Join returns the path of a descendant of p. It does not check the components: if one is invalid, [Path.Validate] rejects
+// the result.
 func (p Path) Join(components ...string) Path {
 	for i, component := range components {
 		// Double a slash inside a component, and keep the slash of an empty component: both leave an empty
@@ -81,7 +81,7 @@ func (p Path) Join(components ...string) Path {
 	return p
 }
 
-// Parent returns the parent cgroup of p. The parent of the root is the root.
+// Parent returns the path of the parent cgroup. The parent of the root is the root.
 func (p Path) Parent() Path {
 	i := strings.LastIndexByte(string(p), '/')
 	return p[:max(i, 0)]
@@ -92,7 +92,7 @@ func (p Path) Base() string {
 	return string(p[strings.LastIndexByte(string(p), '/')+1:])
 }
 
-// Components returns the components of p from the top down, nil for the root.
+// Components returns the components of p from the top down. It returns nil for the root.
 func (p Path) Components() []string {
 	if p == "" {
 		return nil
@@ -100,6 +100,6 @@ func (p Path) Components() []string {
 	return strings.Split(string(p), "/")
 }
 
-// Cgroupfs returns the name of the cgroup in the format of the cgroupfs driver, for example "/kubepods/burstable", or "/" for the
-// root. The kubelet and CRI runtimes use this format (pkg/kubelet/cm/cgroup_manager_linux.go).
+// Cgroupfs returns the name of the cgroup in the format of the cgroupfs driver, for example "/kubepods/burstable". The name
+// of the root is "/". The kubelet and CRI runtimes use this format. Source: pkg/kubelet/cm/cgroup_manager_linux.go.
 func (p Path) Cgroupfs() string { return "/" + string(p) }

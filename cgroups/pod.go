@@ -23,8 +23,8 @@ const (
 	podPrefix     = "pod"        // followed by the UID
 )
 
-// QOSPath returns the parent cgroup of all pods of a QoS class: root/kubepods for Guaranteed, root/kubepods/burstable for
-// Burstable and root/kubepods/besteffort for BestEffort.
+// QOSPath returns the parent cgroup of all pods of a QoS class. It is root/kubepods for Guaranteed, root/kubepods/burstable
+// for Burstable, and root/kubepods/besteffort for BestEffort.
 func QOSPath(root Path, class QOS) Path {
 	switch class {
 	case Guaranteed:
@@ -36,17 +36,17 @@ func QOSPath(root Path, class QOS) Path {
 	}
 }
 
-// PodPath returns the cgroup of the pod with this UID: "pod" and the UID, below [QOSPath]. If uid is no valid component,
-// [Path.Validate] rejects the path.
+// PodPath returns the cgroup of the pod with this UID. Its name is "pod" and the UID, and its parent is [QOSPath]. If the
+// UID is no valid component, [Path.Validate] rejects the path.
 func PodPath(root Path, class QOS, uid string) Path {
 	return QOSPath(root, class).Join(podPrefix + uid)
 }
 
-// PodUID returns the UID of the pod whose cgroup is p. ok is false if p does not have the form of [PodPath]. It is also false if
-// the UID contains "pod", as in the kubelet: the cgroup may belong to another program.
+// PodUID returns the UID of the pod whose cgroup is p. It returns ok false if p does not have the form of [PodPath]. It also
+// returns false if the UID contains "pod", as the kubelet does, because the cgroup may belong to another program.
 //
-// Differs from the kubelet: its IsPodCgroup checks only the depth of p, not its parents, and so accepts "system/pod1". An empty
-// UID is no pod here.
+// Differs from the kubelet: its IsPodCgroup checks only the depth of p and not its parents, so that it accepts
+// "system/pod1". Here an empty UID is not accepted.
 func PodUID(root, p Path) (uid string, ok bool) {
 	uid, ok = strings.CutPrefix(p.Base(), podPrefix)
 	if !ok || uid == "" || strings.Contains(uid, podPrefix) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ParsePressure parses cpu.pressure, memory.pressure, io.pressure, or a file in /proc/pressure. The line "full" may be missing,
-// because older kernels do not have it for CPU.
+// ParsePressure parses a pressure file of a cgroup, such as memory.pressure, or a file in /proc/pressure. The line "full"
+// may be missing, because older kernels do not have it for CPU.
 func ParsePressure(content []byte) (Pressure, error) {
 	var p Pressure
 	s := scanner{kind: "pressure", rest: content}
@@ -30,7 +30,7 @@ func ParsePressure(content []byte) (Pressure, error) {
 	return p, s.err
 }
 
-// parsePressureLine parses the rest of the current line, for example "avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// parsePressureLine parses the rest of the current line. An example is "avg10=0.00 avg60=0.00 avg300=0.00 total=0".
 func (s *scanner) parsePressureLine() PressureLine {
 	var p PressureLine
 	known := 0
@@ -58,8 +58,8 @@ func (s *scanner) parsePressureLine() PressureLine {
 	return p
 }
 
-// parsePercent parses text as a decimal number. It accepts only digits and a point, because strconv.ParseFloat accepts more than
-// the kernel writes.
+// parsePercent parses a decimal number. It accepts only digits and a point, because strconv.ParseFloat accepts more than the
+// kernel writes.
 func (s *scanner) parsePercent(text []byte) float64 {
 	for _, c := range text {
 		if (c < '0' || c > '9') && c != '.' {

@@ -8,8 +8,9 @@ import (
 	"math"
 )
 
-// ParsePIDs parses cgroup.procs, cgroup.threads or tasks. It keeps the kernel's order, which is not sorted and may repeat a PID.
-// It skips 0, a process outside the reader's PID namespace: kill(0) would signal the reader's own process group.
+// ParsePIDs parses cgroup.procs, cgroup.threads or tasks. It keeps the kernel's order, which is not sorted and may repeat a
+// PID. It skips 0, which stands for a process outside the reader's PID namespace: kill(0) would signal the reader's own
+// process group.
 func ParsePIDs(content []byte) ([]int, error) {
 	if len(content) == 0 {
 		return nil, nil
@@ -31,7 +32,7 @@ func ParsePIDs(content []byte) ([]int, error) {
 	return pids, nil
 }
 
-// ParseControllers parses cgroup.controllers or cgroup.subtree_control and returns the controllers in the kernel's order.
+// ParseControllers parses cgroup.controllers or cgroup.subtree_control. It returns the controllers in the kernel's order.
 func ParseControllers(content []byte) ([]string, error) {
 	s := scanner{kind: "controllers", rest: content}
 	var names []string

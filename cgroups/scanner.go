@@ -23,7 +23,7 @@ type scanner struct {
 	err        error
 }
 
-// nextLine reads the next line into s.text. It returns false at the end and after an error.
+// nextLine reads the next line into s.text. It returns false at the end of the file and after an error.
 func (s *scanner) nextLine() bool {
 	if s.err != nil || len(s.rest) == 0 {
 		return false
@@ -33,8 +33,8 @@ func (s *scanner) nextLine() bool {
 	return true
 }
 
-// nextPair reads the next line, "key value", into s.key and s.value. It returns false at the end and after an error. An empty
-// file is an error.
+// nextPair reads the next line, which has a key and a value, into s.key and s.value. It returns false at the end of the file
+// and after an error. An empty file is an error.
 func (s *scanner) nextPair() bool {
 	if !s.nextLine() {
 		if s.line == 0 {
@@ -49,16 +49,16 @@ func (s *scanner) nextPair() bool {
 	return s.err == nil
 }
 
-// parseValue returns the value of the current "key value" line as a number.
+// parseValue returns the value of the current line, which has a key and a value, as a number.
 func (s *scanner) parseValue() uint64 { return s.parseNumber(s.value) }
 
-// parseMicroseconds returns the value of the current line, which has microseconds, in nanoseconds.
+// parseMicroseconds returns the value of the current line in nanoseconds. The line has microseconds.
 func (s *scanner) parseMicroseconds() uint64 {
 	const most = math.MaxUint64 / 1000
 	return min(s.parseValue(), most) * 1000
 }
 
-// parseNumber parses text, which is part of the current line. If text is no number, it sets s.err and returns zero.
+// parseNumber parses a number in the current line. If text is no number, it sets s.err and returns zero.
 func (s *scanner) parseNumber(text []byte) uint64 {
 	v, err := strconv.ParseUint(string(text), 10, 64)
 	if err != nil {
@@ -68,14 +68,14 @@ func (s *scanner) parseNumber(text []byte) uint64 {
 	return v
 }
 
-// setError sets s.err to an error about text in the current line, unless it is set already, and so ends the scan.
+// setError ends the scan: it sets s.err to an error about a text in the current line. It keeps an earlier error.
 func (s *scanner) setError(problem string, text []byte) {
 	if s.err == nil {
 		s.err = fmt.Errorf("%s line %d: %s: %s", s.kind, s.line, problem, quoteExcerpt(text))
 	}
 }
 
-// quoteExcerpt quotes the first 64 bytes of text for an error.
+// quoteExcerpt returns the first 64 bytes of text in quotes, for an error.
 func quoteExcerpt(text []byte) string {
 	const most = 64
 	if len(text) > most {
@@ -84,7 +84,7 @@ func quoteExcerpt(text []byte) string {
 	return strconv.Quote(string(text))
 }
 
-// cutField splits text at the first space: field is before it, rest after it.
+// cutField splits text at the first space, into the field before it and the rest after it.
 func cutField(text []byte) (field, rest []byte) {
 	field, rest, _ = bytes.Cut(text, []byte(" "))
 	return field, rest

@@ -14,11 +14,11 @@ const (
 )
 
 // Systemd returns the directory that systemd gives to the slice of p. For "kubepods/burstable/pod1234-ab" it is
-// "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice"; for the root it is "/". In a slice name "-"
-// separates parent and child, so each "-" of p becomes "_" (pkg/kubelet/cm/cgroup_manager_linux.go).
+// "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_ab.slice". For the root it is "/". In the name of a
+// slice, "-" separates parent and child, so that each "-" of p becomes "_". Source: pkg/kubelet/cm/cgroup_manager_linux.go.
 //
-// A component that contains "_" is an error, because [ParseSystemd] could not restore it. Characters and lengths that systemd
-// does not accept are errors too.
+// It returns an error if a component contains "_", because [ParseSystemd] could not restore it. Characters and lengths that
+// systemd does not accept are errors too.
 func (p Path) Systemd() (string, error) {
 	if p == "" {
 		return "/", nil
@@ -29,7 +29,7 @@ func (p Path) Systemd() (string, error) {
 	return p.systemdDirs(), nil
 }
 
-// systemdDirs returns [Path.Systemd] of p, which the caller has validated and which is not the root.
+// systemdDirs returns the result of [Path.Systemd]. The caller has validated p, and p is not the root.
 func (p Path) systemdDirs() string {
 	depth := strings.Count(string(p), "/") + 1
 	var dirs strings.Builder
@@ -52,7 +52,7 @@ func (p Path) systemdDirs() string {
 	return dirs.String()
 }
 
-// validateSlice returns an error if p cannot be a systemd slice. p must not be the root.
+// validateSlice returns an error if p cannot be a systemd slice. The path p must not be the root.
 func (p Path) validateSlice() error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -69,14 +69,14 @@ func (p Path) validateSlice() error {
 	return nil
 }
 
-// isSliceRune reports whether a component may contain r with systemd: a letter, a digit, ":", "." or "\" (systemd.unit(5)). "@"
-// is excluded, because it would make the slice a template, which systemd does not allow.
+// isSliceRune reports whether systemd accepts r in a component: a letter, a digit, ":", "." or "\". It does not accept "@",
+// because the slice would be a template, which systemd does not allow. Source: systemd.unit(5).
 func isSliceRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || r == ':' || r == '.' || r == '\\'
 }
 
-// Slice returns the unit name of the systemd slice of p, for example "kubepods-burstable-pod1234_ab.slice", or "-.slice" for the
-// root. It is the last directory of [Path.Systemd].
+// Slice returns the unit name of the systemd slice of p, for example "kubepods-burstable-pod1234_ab.slice". For the root it
+// is "-.slice". The name is the last directory of [Path.Systemd].
 func (p Path) Slice() (string, error) {
 	if p == "" {
 		return "-" + sliceSuffix, nil
@@ -85,9 +85,9 @@ func (p Path) Slice() (string, error) {
 	return dirs[strings.LastIndexByte(dirs, '/')+1:], err
 }
 
-// ParseSystemd returns the path of a systemd slice. name is its unit name, or its directory in the format of [Path.Systemd]. "/",
-// "-.slice" and "" are the root. It returns an error for another type of unit, such as a scope, and for a directory that systemd
-// does not use for the slice.
+// ParseSystemd returns the path of a systemd slice. The argument is the unit name, or the directory in the format of
+// [Path.Systemd]. The names "/", "-.slice" and "" stand for the root. It returns an error for another type of unit, such as
+// a scope, and for a directory that is not the slice's own.
 func ParseSystemd(name string) (Path, error) {
 	dirs := strings.TrimPrefix(name, "/")
 	if dirs == "" || dirs == "-"+sliceSuffix {
@@ -109,7 +109,7 @@ func ParseSystemd(name string) (Path, error) {
 	return p, nil
 }
 
-// pathFromSlice returns the path of a slice. unit is the unit name without the suffix ".slice".
+// pathFromSlice returns the path of a slice. The argument is the unit name without the suffix ".slice".
 func pathFromSlice(unit string) Path {
 	var p strings.Builder
 	p.Grow(len(unit))

@@ -64,8 +64,8 @@ type MemoryStats struct {
 	Pressure *Pressure // memory.pressure; nil if the kernel does not measure it
 }
 
-// WorkingSet returns the bytes in memory that the kernel cannot easily reclaim: Current minus inactive file pages. The kubelet
-// reports it as memory usage and uses it for eviction.
+// WorkingSet returns the bytes in memory that the kernel cannot easily reclaim. This is Current minus inactive file pages.
+// The kubelet reports it as the memory usage and uses it for evictions.
 func (m MemoryStats) WorkingSet() uint64 {
 	return m.Current - min(m.Current, m.Stat.InactiveFile)
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// String returns the fields that are set, for example "CPUShares=256 MemoryMax=134217728 PidsMax=max". It returns "" if none is
-// set.
+// String returns the fields that are set, for example "CPUShares=256 MemoryMax=134217728 PidsMax=max". If no field is set,
+// it returns "".
 func (r Resources) String() string {
 	var parts []string
 	add := func(name, value string) { parts = append(parts, name+"="+value) }

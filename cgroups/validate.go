@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Validate returns an error that names the first field with a value that no kernel accepts. It does not check whether this host
-// has the CPUs and page sizes.
+// Validate returns an error that names the first field whose value no kernel accepts. It does not check whether this host
+// has the CPUs and the page sizes.
 func (r Resources) Validate() error {
 	switch {
 	case r.CPUShares != 0 && (r.CPUShares < MinShares || r.CPUShares > MaxShares):
@@ -45,7 +45,8 @@ func (r Resources) Validate() error {
 	return r.validateMaps()
 }
 
-// validateMaps checks the keys and values of Hugetlb and Unified. The keys become file names and must not contain a slash.
+// validateMaps checks the keys and values of Hugetlb and Unified. Keys must not contain a slash, because they become file
+// names.
 func (r Resources) validateMaps() error {
 	for _, size := range slices.Sorted(maps.Keys(r.Hugetlb)) {
 		if _, err := ParseHugepageSize(size); err != nil {

@@ -10,8 +10,9 @@ import (
 	"strconv"
 )
 
-// ParseValue parses a file with one limit: memory.max, memory.low, pids.max and hugetlb.SIZE.max of v2, cpu.cfs_quota_us and
-// *.limit_in_bytes of v1. It returns [Unlimited] for "max", for -1, and for a number above 2⁶², which v1 shows for no limit.
+// ParseValue parses a file with one limit. On v2 these are memory.max, memory.low, pids.max and hugetlb.SIZE.max, and on v1
+// cpu.cfs_quota_us and *.limit_in_bytes. It returns [Unlimited] for "max" and -1. It also does so for a number above 2⁶²,
+// which v1 shows if there is no limit.
 func ParseValue(content []byte) (int64, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	if string(text) == "max" || string(text) == "-1" {
@@ -27,8 +28,9 @@ func ParseValue(content []byte) (int64, error) {
 	return int64(v), nil
 }
 
-// ParseCounter parses a file with one number: memory.current, memory.peak, pids.current, hugetlb.SIZE.current and cpu.weight of
-// v2, and cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes and *.failcnt of v1.
+// ParseCounter parses a file with one number. On v2 these are memory.current, memory.peak, pids.current,
+// hugetlb.SIZE.current and cpu.weight. On v1 these are cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes and
+// *.failcnt.
 func ParseCounter(content []byte) (uint64, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	v, err := strconv.ParseUint(string(text), 10, 64)
@@ -38,7 +40,7 @@ func ParseCounter(content []byte) (uint64, error) {
 	return v, nil
 }
 
-// ParseCPUMax parses cpu.max and returns quota and period in microseconds. The quota may be [Unlimited].
+// ParseCPUMax parses cpu.max. It returns the quota and the period in microseconds. The quota may be [Unlimited].
 func ParseCPUMax(content []byte) (quota int64, period uint64, err error) {
 	s := scanner{kind: "cpu max", rest: content}
 	if !s.nextPair() {

@@ -25,7 +25,7 @@ const (
 	MaxWindow = 10 * time.Second
 )
 
-// Validate returns an error that names the first field with a value that no kernel accepts.
+// Validate returns an error that names the first field whose value no kernel accepts.
 func (t Trigger) Validate() error {
 	switch t.File {
 	case "memory.events":
@@ -46,7 +46,8 @@ func (t Trigger) Validate() error {
 	return nil
 }
 
-// String returns the file of the trigger and the text to write to it, for example "memory.pressure some 150000 1000000".
+// String returns the file of the trigger and the text that is written to it. An example is "memory.pressure some 150000
+// 1000000".
 func (t Trigger) String() string {
 	if t.File == "memory.events" {
 		return t.File

@@ -29,7 +29,7 @@ const (
 )
 
 // WeightFromShares converts cpu.shares to cpu.weight. Zero stays zero, which leaves the weight of a cgroup unchanged. Shares
-// outside the range from [MinShares] to [MaxShares] count as its nearest end.
+// below [MinShares] count as MinShares, and shares above [MaxShares] as MaxShares.
 func WeightFromShares(shares uint64, formula WeightFormula) uint64 {
 	switch {
 	case shares == 0:
@@ -45,11 +45,12 @@ func WeightFromShares(shares uint64, formula WeightFormula) uint64 {
 	return uint64(math.Ceil(math.Pow(10, (l*l+125*l)/612.0-7.0/34.0)))
 }
 
-// SharesFromWeight returns cpu.shares for a cpu.weight. Zero stays zero, and a weight above the range counts as its maximum.
+// SharesFromWeight converts cpu.weight to cpu.shares. Zero stays zero. A weight above the range counts as the maximum.
 //
-// It does not exactly reverse [WeightFromShares], because many shares have one weight. For [WeightLogQuadratic] it returns the
-// most shares with this weight, 1024 for 100. For [WeightLinear] it returns (weight−1)×262142/9999+2, rounded down, as the
-// kubelet does (cpuWeightToCPUShares in pkg/kubelet/cm/cgroup_v2_manager_linux.go); their weight may be one less.
+// It does not exactly reverse [WeightFromShares], because many shares have the same weight. For [WeightLogQuadratic] it
+// returns the most shares with this weight, for example 1024 for 100. For [WeightLinear] it returns
+// (weight−1)×262142/9999+2, rounded down, as the kubelet does; the weight of these shares may be one less. Source:
+// cpuWeightToCPUShares in pkg/kubelet/cm/cgroup_v2_manager_linux.go.
 func SharesFromWeight(weight uint64, formula WeightFormula) uint64 {
 	switch {
 	case weight == 0:
@@ -66,9 +67,9 @@ func SharesFromWeight(weight uint64, formula WeightFormula) uint64 {
 	return uint64(beyond - 1)
 }
 
-// RoundTripShares returns shares converted to cpu.weight and back, which loses precision. On cgroup v2, [Reader].Limits returns
-// this value after Apply has written shares. Callers compare with it to check that shares are in force
-// (CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go).
+// RoundTripShares converts shares to cpu.weight and back, which loses precision. On cgroup v2, [Reader].Limits returns this
+// value after Apply has written the shares. Callers compare with it to check whether the shares are in force. Source:
+// CPUSharesEqualAfterV2RoundTrip in pkg/kubelet/cm/helpers_linux.go.
 func RoundTripShares(shares uint64, formula WeightFormula) uint64 {
 	return SharesFromWeight(WeightFromShares(shares, formula), formula)
 }

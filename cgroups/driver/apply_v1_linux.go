@@ -65,8 +65,8 @@ func (t *treeV1) applyOnce(dir string, r cgroups.Resources) error {
 	return nil
 }
 
-// enableHierarchy sets memory.use_hierarchy of a new cgroup, so that its usage also counts in its parents. Before Linux 5.11 this
-// is not the default.
+// enableHierarchy sets memory.use_hierarchy of a new cgroup, so that its parents count its memory usage too. This is the
+// default only since Linux 5.11.
 func (h *hierarchy) enableHierarchy(dir string) {
 	var space [8]byte
 	if !h.hasController("memory") {
@@ -77,8 +77,8 @@ func (h *hierarchy) enableHierarchy(dir string) {
 	}
 }
 
-// fillCpuset copies cpuset.cpus and cpuset.mems from the parents of cgroup dir if its own are empty. No process can be added to a
-// cgroup before.
+// fillCpuset copies cpuset.cpus and cpuset.mems from the parents of a cgroup if its own are empty. No process can be added
+// to a cgroup in which they are empty.
 func (h *hierarchy) fillCpuset(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		var space [128]byte
@@ -109,7 +109,7 @@ type subsystem struct {
 	}
 }
 
-// buildSubsystems returns a subsystem for each controller whose limits in desired differ from current.
+// buildSubsystems returns one subsystem per controller whose limits in desired and current differ.
 func buildSubsystems(host Host, current, desired cgroups.Resources) []subsystem {
 	var all []subsystem
 	if r, differ := diffCPULimits(current, desired); differ {
@@ -157,8 +157,9 @@ func diffCpuset(current, desired cgroups.Resources) (limits *oci.Resources, diff
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
 }
 
-// diffMemoryLimits returns the memory limits to write. differ is false if desired equals current. v1 has one file for the sum of
-// memory and swap, so a new memory limit also changes this sum. countsSwap reports whether the host has this file.
+// diffMemoryLimits returns the memory limits to write, or differ false if there is nothing to write. On v1 a file has the
+// sum of the limits of memory and swap, so that a new memory limit also changes this sum. If countsSwap is false, the host
+// does not have this file.
 func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	memory, swap := current.MemoryMax, current.SwapMax
 	if desired.MemoryMax != nil {
@@ -180,8 +181,8 @@ func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limi
 	return r, true
 }
 
-// toOCIBytes converts a limit for opencontainers/cgroups, where zero means no limit. A limit of zero becomes 1 byte, which allows
-// no page either.
+// toOCIBytes converts a limit for opencontainers/cgroups, where zero means no limit. A limit of zero becomes 1 byte, which
+// does not allow a single page either.
 func toOCIBytes(n *int64) int64 {
 	if n == nil || *n < 0 {
 		return cgroups.Unlimited
@@ -189,7 +190,7 @@ func toOCIBytes(n *int64) int64 {
 	return max(1, *n)
 }
 
-// haveSamePages reports whether a and b are equal in whole pages, as the kernel stores them. Nil means unlimited.
+// haveSamePages reports whether two limits are equal in whole pages, as the kernel stores them. Nil means unlimited.
 func haveSamePages(a, b *int64) bool {
 	pages := func(n *int64) int64 {
 		if n == nil || *n < 0 {

@@ -61,8 +61,8 @@ func (t *treeV2) applyOnce(dir string, desired []setting) error {
 	return nil
 }
 
-// applySetting writes the value of s to its file in cgroup dir, unless the file has this value already. If fresh is true, the
-// cgroup is new, and the file is not read.
+// applySetting writes a setting to its file in a cgroup, unless the file already has this value. If fresh is true, the
+// cgroup is new, and the file need not be read.
 func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
 	if !fresh {
 		var space [128]byte
@@ -85,8 +85,8 @@ func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
 	return nil
 }
 
-// applyDelegated writes s after its file was missing: it first enables the controllers in all ancestors of dir. fresh reports
-// whether the cgroup is new.
+// applyDelegated writes a setting whose file was missing. It first enables the controllers in all ancestors of the cgroup.
+// If fresh is true, the cgroup is new.
 func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
 	denied := t.enableControllers(dir, s.controller)
 	err := t.applySetting(dir, s, fresh)
@@ -104,8 +104,8 @@ func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
 		strings.TrimSpace(string(kind)), err)
 }
 
-// enableControllers enables all controllers in each ancestor of dir. It returns an error only if the controller needed could not
-// be enabled.
+// enableControllers enables all controllers in each ancestor of a cgroup. The argument needed is the one controller that
+// must be available; other failures are ignored.
 func (t *treeV2) enableControllers(dir, needed string) error {
 	all := "+" + strings.Join(t.h.controllers, " +")
 	for i := -1; i < len(dir); i++ {
@@ -131,8 +131,8 @@ func (t *treeV2) enableControllers(dir, needed string) error {
 	return nil
 }
 
-// enableEach enables each controller for the children of cgroup above. It returns an error only if the controller needed could
-// not be enabled.
+// enableEach enables the controllers for the children of the cgroup above, one after another. It returns an error only if
+// the controller needed could not be enabled.
 func (t *treeV2) enableEach(above, needed string) (err error) {
 	for _, c := range t.h.controllers {
 		if failed := t.h.writeFile(above, subtreeControl, "+"+c, 0); c == needed {

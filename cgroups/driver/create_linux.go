@@ -16,9 +16,9 @@ import (
 // maxAttempts is how often a cgroup is created while another program removes it.
 const maxAttempts = 5
 
-// retryCreate calls create up to five times, while another program removes the cgroup or a parent. After the other program has
-// recreated a parent, controllers and CPUs may be missing for a moment, so missing files are retried too. Unexpected cpu.shares
-// also show that the cgroup was recreated.
+// retryCreate calls create up to five times, because another program may remove the cgroup or its parents meanwhile. After
+// the other program has recreated a parent, controllers and CPUs may be missing for a moment; missing files are therefore
+// retried too. Unexpected cpu.shares also show that the cgroup was recreated.
 func retryCreate(ctx context.Context, create func() error) error {
 	for n := 1; ; n++ {
 		err := create()
@@ -34,7 +34,7 @@ func retryCreate(ctx context.Context, create func() error) error {
 	}
 }
 
-// createDir creates the directory of a cgroup and its missing parents. fresh is true if the cgroup did not exist.
+// createDir creates the directory of a cgroup and its missing parents. It returns fresh true if the directory did not exist.
 func (h *hierarchy) createDir(dir string) (fresh bool, err error) {
 	if dir == "" {
 		return false, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Dirs returns the absolute directories of cgroup p, one in each hierarchy. They may not exist. Callers use them to start
+// Dirs returns the absolute directories of the cgroup p, one per hierarchy. They may not exist. Callers use them to start
 // processes in the cgroup.
 func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 	if err := p.Validate(); err != nil {
@@ -23,11 +23,12 @@ func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 	return d.tree.absoluteDirs(dir), nil
 }
 
-// Parse returns the path of the cgroup with this name, which has the format of [Driver.Name]. It returns an error if the cgroup
-// is outside the root of the driver.
+// Parse returns the path of a cgroup, given its name in the format of [Driver.Name]. It returns an error if the cgroup is
+// not below the root of the driver.
 func (d *Driver) Parse(name string) (cgroups.Path, error) { return d.names.parseName(name) }
 
-// parseName returns the path of a cgroup. name starts at the mount point and has the format of cgroup_parent in the CRI.
+// parseName returns the path of a cgroup, given its name from the mount point. The name has the format of cgroup_parent in
+// the CRI.
 func (n names) parseName(name string) (cgroups.Path, error) {
 	parse := cgroups.ParseCgroupfs
 	if n.systemd {

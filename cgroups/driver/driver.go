@@ -59,8 +59,8 @@ var (
 	_ cgroups.Watcher      = (*Driver)(nil)
 )
 
-// Open inspects the host and returns a driver for its cgroups. It changes nothing on the host. It returns an error if the host
-// has no cgroups, or lacks the controller cpu or pids and Options.OptionalControllers does not name it.
+// Open returns a driver for the cgroups of this host. It changes nothing on the host. It returns an error if the host has no
+// cgroups. It also returns an error if the controller cpu or pids is missing, unless Options.OptionalControllers names it.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
 	if opts.Logger == nil {
@@ -101,7 +101,7 @@ func openDriver(ctx context.Context, o Options) (*Driver, error) {
 	return d, nil
 }
 
-// Close releases the file descriptors of the driver after running calls have returned. It removes no cgroups.
+// Close releases the file descriptors of the driver. It waits until running calls have returned. It removes no cgroups.
 func (d *Driver) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,11 +120,12 @@ func (d *Driver) Host() Host {
 	return h
 }
 
-// Root returns the cgroup to which all paths are relative, in cgroupfs format. It is "/" if the driver manages the whole tree.
+// Root returns the root of the driver in cgroupfs format. All paths are relative to this cgroup. It is "/" if the driver
+// manages the whole tree.
 func (d *Driver) Root() string { return d.names.root.Cgroupfs() }
 
-// Name returns the name of cgroup p for cgroup_parent of a CRI sandbox, which starts at the mount point. With systemd, it returns
-// an error if a component contains "_".
+// Name returns the name of the cgroup p from the mount point, as cgroup_parent of a CRI sandbox needs it. With systemd, it
+// returns an error if a component contains "_".
 func (d *Driver) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
@@ -132,8 +133,8 @@ func (d *Driver) Name(p cgroups.Path) (string, error) {
 	return d.names.cgroupName(p)
 }
 
-// Apply creates cgroup p and its missing parents, or changes the limits of the existing cgroup p; see [cgroups.CgroupWriter]. In
-// an existing cgroup it writes only the files that differ.
+// Apply creates the cgroup p and its missing parents, or changes the limits of an existing cgroup. It implements
+// [cgroups.CgroupWriter]. In an existing cgroup it writes only the files that differ.
 func (d *Driver) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	return d.runOnCgroup(ctx, "apply", p, func(string) error {
 		if err := resources.Validate(); err != nil {
@@ -143,8 +144,8 @@ func (d *Driver) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Re
 	})
 }
 
-// Remove kills the processes of p and its descendants, and removes these cgroups. If processes still run after Options.Timeout,
-// the error names them with their state. The cgroup then remains, and Remove may be called again.
+// Remove kills the processes in p and its descendants, and removes these cgroups. If processes still run after
+// Options.Timeout, the error names them with their state. The cgroup then remains, and Remove can be called again.
 func (d *Driver) Remove(ctx context.Context, p cgroups.Path) error {
 	return d.runOnCgroup(ctx, "remove", p, func(string) error {
 		if p == "" {
@@ -154,8 +155,8 @@ func (d *Driver) Remove(ctx context.Context, p cgroups.Path) error {
 	})
 }
 
-// Kill kills the processes of p and its descendants, and returns after all have exited. It returns an error if this takes longer
-// than Options.Timeout.
+// Kill kills the processes in p and its descendants. It returns after all have exited, or with an error after
+// Options.Timeout.
 func (d *Driver) Kill(ctx context.Context, p cgroups.Path) error {
 	return d.runOnCgroup(ctx, "kill", p, func(dir string) error {
 		if p == "" {
@@ -165,13 +166,14 @@ func (d *Driver) Kill(ctx context.Context, p cgroups.Path) error {
 	})
 }
 
-// Freeze stops the processes of p and its descendants. If the kernel does not complete this within Options.Timeout, Freeze
+// Freeze stops the processes in p and its descendants. If the kernel does not complete this within Options.Timeout, Freeze
 // resumes them and returns an error.
 func (d *Driver) Freeze(ctx context.Context, p cgroups.Path) error {
 	return d.setFrozen(ctx, "freeze", p)
 }
 
-// Thaw resumes the processes of p and its descendants, except in cgroups that are themselves frozen or have a frozen ancestor.
+// Thaw resumes the processes in p and its descendants. A cgroup stays frozen if it was frozen itself, or if one of its
+// ancestors is frozen.
 func (d *Driver) Thaw(ctx context.Context, p cgroups.Path) error { return d.setFrozen(ctx, "thaw", p) }
 
 func (d *Driver) setFrozen(ctx context.Context, op string, p cgroups.Path) error {
@@ -199,7 +201,8 @@ func (d *Driver) Children(ctx context.Context, p cgroups.Path) (names []string, 
 	return names, err
 }
 
-// Procs returns the sorted PIDs of the processes in p and its descendants. It omits processes outside the caller's PID namespace.
+// Procs returns the sorted PIDs of the processes in p and its descendants. Processes outside the caller's PID namespace are
+// missing.
 func (d *Driver) Procs(ctx context.Context, p cgroups.Path) (pids []int, err error) {
 	err = d.runOnCgroup(ctx, "list", p, func(dir string) error {
 		pids, err = d.tree.listProcs(dir)
@@ -208,7 +211,7 @@ func (d *Driver) Procs(ctx context.Context, p cgroups.Path) (pids []int, err err
 	return pids, err
 }
 
-// Limits returns the limits of p as the kernel enforces them, see [cgroups.Reader].
+// Limits returns the limits of p that the kernel enforces. It implements [cgroups.Reader].
 func (d *Driver) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
 		resources, err = d.tree.readLimits(dir)
@@ -229,8 +232,9 @@ func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats
 // errRoot rejects an operation that would stop the caller itself or all cgroups of the driver.
 var errRoot = errors.New("the root cgroup of the driver cannot be stopped or removed")
 
-// runOnCgroup calls step with the directory of p, relative to the root of the driver. It first checks that the driver is open, p
-// is valid and ctx has not ended. It wraps errors in a [cgroups.Error] with op and p.
+// runOnCgroup calls step with the directory of p, relative to the root of the driver. It first checks that the driver is
+// open, that p is valid and that ctx has not ended. It wraps errors in a [cgroups.Error] with the operation op and the path
+// p.
 func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, step func(dir string) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -253,7 +257,8 @@ func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, ste
 	return wrapError(op, p, err)
 }
 
-// wrapError wraps err in a [cgroups.Error] with op and p, and the file if err is a fileError. A nil err stays nil.
+// wrapError wraps err in a [cgroups.Error] with the operation op and the path p. If err is a fileError, the result also has
+// the file. A nil err stays nil.
 func wrapError(op string, p cgroups.Path, err error) error {
 	if err == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// setFrozen freezes cgroup dir and its descendants if frozen is true, and thaws them otherwise. It waits until the kernel reports
-// the new state.
+// setFrozen freezes a cgroup and its descendants if frozen is true, and otherwise thaws them. It waits until the kernel
+// reports the new state.
 func (t *treeV2) setFrozen(ctx context.Context, dir string, frozen bool) error {
 	want := "0"
 	if frozen {
@@ -71,8 +71,8 @@ func (t *treeV1) thawAndWait(ctx context.Context, h *hierarchy, dir string) erro
 
 const freezerState = "freezer.state"
 
-// tryFreeze requests that the kernel freezes the cgroup, and reports whether it has done so. Callers repeat it, because processes
-// that are added meanwhile need a new request.
+// tryFreeze requests that the kernel freezes a cgroup, and reports whether the cgroup is frozen now. Callers repeat it,
+// because processes that are added meanwhile need a new request.
 func (h *hierarchy) tryFreeze(dir string) (bool, error) {
 	if err := h.writeFile(dir, freezerState, "FROZEN", 0); err != nil {
 		return false, &fileError{freezerState, err}
@@ -90,8 +90,8 @@ func (h *hierarchy) readFreezerState(dir string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// waitUntil calls done every 1 to 50 ms until it returns true or an error. It returns an error after the driver's timeout or when
-// ctx ends.
+// waitUntil calls done repeatedly, every 1 to 50 ms, until it returns true or an error. It returns an error after the
+// driver's timeout, or when ctx ends.
 func (s *hierarchies) waitUntil(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not complete after %v: %w", s.timeout, context.DeadlineExceeded))
 	defer cancel()

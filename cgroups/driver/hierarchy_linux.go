@@ -41,12 +41,12 @@ func openHierarchy(dir string, controllers []string) (*hierarchy, error) {
 
 func (h *hierarchy) close() error { return unix.Close(h.fd) }
 
-// hasController reports whether h has the controller, for example "memory".
+// hasController reports whether the hierarchy has this controller, for example "memory".
 func (h *hierarchy) hasController(controller string) bool {
 	return slices.Contains(h.controllers, controller)
 }
 
-// absolutePath returns the absolute path of dir, which is relative to the root of the driver.
+// absolutePath returns the absolute path of a directory. The argument dir is relative to the root of the driver.
 func (h *hierarchy) absolutePath(dir string) string { return path.Join(h.dir, dir) }
 
 func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
@@ -60,7 +60,7 @@ func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 	return retryInterrupted(func() (int, error) { return unix.Openat2(h.fd, name, &how) })
 }
 
-// cgroupExists reports whether cgroup dir exists in h. dir is relative to the root of the driver.
+// cgroupExists reports whether the hierarchy has this cgroup. The argument dir is relative to the root of the driver.
 func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
 // fileExists reports whether cgroup dir has the named file.
@@ -74,10 +74,11 @@ func (h *hierarchy) canOpen(name string, flags uint64) bool {
 	return err == nil
 }
 
-// mkdir creates the directory of one cgroup. Callers have validated dir, and a cgroup file system has no symbolic links.
+// mkdir creates the directory of one cgroup. Its parent must exist. No check for symbolic links is necessary, because a
+// cgroup file system has none.
 func (h *hierarchy) mkdir(dir string) error { return unix.Mkdirat(h.fd, dir, 0o755) }
 
-// rmdir removes the directory of one cgroup. It returns nil if there is none.
+// rmdir removes the directory of one cgroup. If there is no such directory, it returns nil.
 func (h *hierarchy) rmdir(dir string) error {
 	err := unix.Unlinkat(h.fd, dir, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.EROFS) && !h.cgroupExists(dir) { // on a read-only mount the kernel does not check whether the directory exists
@@ -86,7 +87,8 @@ func (h *hierarchy) rmdir(dir string) error {
 	return ignoreAbsent(err)
 }
 
-// writeFile writes text to a file of cgroup dir. It uses one system call, because the kernel parses each write on its own.
+// writeFile writes text to a file of a cgroup. It uses a single system call, because the kernel parses each write on its
+// own.
 func (h *hierarchy) writeFile(dir, file, text string, flags uint64) error {
 	fd, err := h.openAt(joinDir(dir, file), unix.O_WRONLY|flags)
 	if err != nil {
@@ -97,7 +99,8 @@ func (h *hierarchy) writeFile(dir, file, text string, flags uint64) error {
 	return err
 }
 
-// readFile appends the content of a file of cgroup dir to buf. It reads fastest if buf has room for the content.
+// readFile appends the content of a file of a cgroup to buf, and returns the extended buf. It allocates no memory if buf has
+// enough room.
 func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	fd, err := h.openAt(joinDir(dir, file), unix.O_RDONLY)
 	if err != nil {
@@ -121,8 +124,8 @@ func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	}
 }
 
-// listChildren returns the names of the cgroups directly below dir. It checks only the type in each directory entry, because most
-// entries are files.
+// listChildren returns the names of the cgroups directly below the cgroup dir. Only the directory entries are read, which
+// contain the type, because most entries are files.
 func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	fd, err := h.openAt(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -139,8 +142,9 @@ func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	return names, err
 }
 
-// visitDescendants calls visit for dir and all cgroups below it, children before their parents, and returns the first error of
-// visit. It skips cgroups that are removed meanwhile. visit must use the hierarchy it receives: dir is relative to its root.
+// visitDescendants calls visit for the cgroup dir and all cgroups below it, children before their parents. It returns the
+// first error. Cgroups that are removed meanwhile are skipped. The function visit must use the hierarchy that it receives,
+// because its dir is relative to the root of that hierarchy.
 func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir string) error) error {
 	below, prefix := h, dir
 	// The paths below would be too long for a system call, so continue relative to an open directory.
@@ -168,8 +172,8 @@ func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir st
 	return first
 }
 
-// retryInterrupted repeats call while it returns EINTR. The Go runtime sends signals to its own threads, which interrupt system
-// calls.
+// retryInterrupted repeats a system call while it returns EINTR. The Go runtime sends signals to its own threads, which
+// interrupt system calls.
 func retryInterrupted(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); !errors.Is(err, unix.EINTR) {
@@ -178,11 +182,11 @@ func retryInterrupted(call func() (int, error)) (int, error) {
 	}
 }
 
-// isAbsent reports whether err means that a file or directory does not exist. The kernel returns ENODEV for a file that was
-// removed while open.
+// isAbsent reports whether err means that a file or directory does not exist. For a file that was removed while it was open,
+// the kernel returns ENODEV.
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
-// ignoreAbsent returns nil if isAbsent(err), and err otherwise.
+// ignoreAbsent returns nil if err means that a file or directory does not exist. Otherwise it returns err.
 func ignoreAbsent(err error) error {
 	if isAbsent(err) {
 		return nil

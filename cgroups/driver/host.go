@@ -37,7 +37,7 @@ type Host struct {
 	Pressure bool
 }
 
-// HasController reports whether the host has the controller. The name "swap" stands for the limits of swap.
+// HasController reports whether the host has this controller. The name "swap" stands for the limits of swap.
 func (h Host) HasController(controller string) bool {
 	if controller == swap {
 		return h.HasController("memory") && !slices.Contains(h.Missing, swap)
@@ -48,8 +48,8 @@ func (h Host) HasController(controller string) bool {
 // swap is the entry of Host.Missing for a kernel that cannot limit swap.
 const swap = "swap"
 
-// setMissing sets h.Missing to the controllers that the host lacks. It returns an error if cpu or pids is missing and not named
-// in optional. countsSwap reports whether the kernel can limit swap.
+// setMissing sets h.Missing to the controllers that the host does not have. It returns an error if cpu or pids is missing
+// and is not in optional. The argument countsSwap is true if the kernel can limit swap.
 func (h *Host) setMissing(countsSwap bool, optional []string) error {
 	h.Missing = nil
 	for _, c := range []string{"cpu", "cpuset", "hugetlb", "memory", "pids"} {
@@ -75,8 +75,8 @@ type mount struct {
 	controllers []string // v1 only; a hierarchy without controllers has its name, for example "name=systemd"
 }
 
-// parseMounts returns the cgroup mounts in mountinfo, the text of /proc/PID/mountinfo. If a hierarchy is mounted several times,
-// it keeps the mount with the shortest path, as the kubelet does. See proc_pid_mountinfo(5).
+// parseMounts returns the cgroup mounts in the text of /proc/PID/mountinfo. If a hierarchy is mounted several times, it
+// returns only the mount with the shortest path, as the kubelet does. Source: proc_pid_mountinfo(5).
 func parseMounts(mountinfo string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(mountinfo) {
@@ -95,8 +95,9 @@ func parseMounts(mountinfo string) []mount {
 	return mounts
 }
 
-// parseMount parses a line of mountinfo. It has six fields, optional fields, a hyphen, then type, source and options of the file
-// system. On v1 the options name the controllers. ok is false if the file system is not a cgroup hierarchy.
+// parseMount parses one line of /proc/PID/mountinfo. A line has six fields, optional fields, a hyphen, and then the type,
+// the source and the options of the file system. On v1 the options name the controllers. If the file system is no cgroup
+// hierarchy, ok is false.
 func parseMount(line string) (found mount, ok bool) {
 	before, after, ok := strings.Cut(line, " - ")
 	left, right := strings.Fields(before), strings.Fields(after)
@@ -115,7 +116,7 @@ func parseMount(line string) (found mount, ok bool) {
 	return m, m.v2 || len(m.controllers) > 0
 }
 
-// isController reports whether option, a mount option, is the name of a v1 controller.
+// isController reports whether a mount option is the name of a v1 controller.
 func isController(option string) bool {
 	switch option {
 	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc", "net_cls", "net_prio",
@@ -125,13 +126,14 @@ func isController(option string) bool {
 	return false
 }
 
-// unescapePath replaces the octal escapes of space, tab, newline and backslash in a path from mountinfo.
+// unescapePath decodes a path from /proc/PID/mountinfo. There, octal escapes stand for space, tab, newline and backslash.
 func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// selectMounts returns the cgroup mode of the host, and the mounts that the driver uses. A host with any controller on v1 is not
-// V2, because a controller can be in one version only. In mode V2 it omits v1 mounts, which have no controller.
+// selectMounts returns the cgroup mode of the host, and the mounts that the driver uses. If any controller is on v1, the
+// mode is not V2, because a controller can be in one version only. In the mode V2, v1 mounts are omitted, because they have
+// no controller.
 func selectMounts(mounts []mount) (Mode, []mount, error) {
 	slices.SortFunc(mounts, func(a, b mount) int { return cmp.Compare(a.dir, b.dir) })
 	v1 := slices.ContainsFunc(mounts, func(m mount) bool { return slices.ContainsFunc(m.controllers, isController) })

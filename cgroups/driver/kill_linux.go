@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killAll kills the processes of cgroup dir until none is left. It repeats this, because other programs may add processes.
+// killAll kills the processes in a cgroup until none is left. It kills repeatedly, because other programs may add processes.
 func (t *treeV2) killAll(ctx context.Context, dir string) error {
 	if err := t.hierarchies.checkNotOwnCgroup(dir); err != nil {
 		return err
@@ -50,8 +50,8 @@ func (t *treeV1) killAll(ctx context.Context, dir string) error {
 	return t.hierarchies.withProcesses(dir, err)
 }
 
-// killOnce sends SIGKILL to all processes of cgroup dir and its descendants, and does not wait for their exit. It writes
-// cgroup.kill (Linux 5.14), which also reaches processes that are being forked.
+// killOnce sends SIGKILL to all processes in a cgroup and its descendants. It does not wait until they exit. It writes
+// cgroup.kill (since Linux 5.14), which also reaches processes that are being forked.
 func (t *treeV2) killOnce(dir string) error {
 	err := t.h.writeFile(dir, "cgroup.kill", "1", 0)
 	if err == nil || isAbsent(err) && !t.h.cgroupExists(dir) {
@@ -66,8 +66,8 @@ func (t *treeV2) killOnce(dir string) error {
 	return errors.Join(err, ignoreAbsent(t.h.writeFile(dir, "cgroup.freeze", "0", 0)))
 }
 
-// killOnce sends SIGKILL to all processes of cgroup dir and its descendants. If possible, it freezes them first, so that they do
-// not fork. It thaws all descendants afterwards, because on v1 a frozen process does not exit.
+// killOnce sends SIGKILL to all processes in a cgroup and its descendants. If possible, it freezes them first, so that they
+// do not fork. It thaws them afterwards, because on v1 a frozen process does not exit.
 func (t *treeV1) killOnce(dir string) error {
 	pids, err := t.hierarchies.listProcsIfExists(dir)
 	if err != nil || len(pids) == 0 {
@@ -89,8 +89,8 @@ func (t *treeV1) killOnce(dir string) error {
 	}))
 }
 
-// killProcesses sends SIGKILL to each process of cgroup dir and its descendants. It uses pidfds, so that no other process with a
-// reused PID is killed.
+// killProcesses sends SIGKILL to each process in a cgroup and its descendants. It uses pidfds, so that it never kills
+// another process with a reused PID.
 func (s *hierarchies) killProcesses(dir string) error {
 	pids, err := s.listProcsIfExists(dir)
 	if err != nil {
@@ -118,8 +118,8 @@ func (s *hierarchies) killProcesses(dir string) error {
 	return nil
 }
 
-// listProcsIfExists returns the processes of cgroup dir and its descendants. It returns none, and no error, if the cgroup does
-// not exist.
+// listProcsIfExists returns the processes in a cgroup and its descendants. If the cgroup does not exist, it returns nil and
+// no error.
 func (s *hierarchies) listProcsIfExists(dir string) ([]int, error) {
 	pids, err := s.listProcs(dir)
 	if isAbsent(err) {
@@ -128,7 +128,7 @@ func (s *hierarchies) listProcsIfExists(dir string) ([]int, error) {
 	return pids, err
 }
 
-// checkNotOwnCgroup returns an error if the calling process is in cgroup dir, because it would kill itself.
+// checkNotOwnCgroup returns an error if the calling process is in the cgroup, because it would kill itself.
 func (s *hierarchies) checkNotOwnCgroup(dir string) error {
 	pids, err := s.listProcsIfExists(dir)
 	if _, own := slices.BinarySearch(pids, os.Getpid()); own {

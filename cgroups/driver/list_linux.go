@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listChildren returns the sorted names of the cgroups that are directly below dir in at least one hierarchy.
+// listChildren returns the sorted names of the cgroups directly below the cgroup dir. A name need not exist in all
+// hierarchies.
 func (s *hierarchies) listChildren(dir string) ([]string, error) {
 	names := map[string]bool{}
 	found := false
@@ -37,8 +38,8 @@ func (s *hierarchies) listChildren(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// listProcs returns the sorted PIDs of the processes in dir and its descendants. It reads all hierarchies: on v1 a process may be
-// in a different cgroup of each.
+// listProcs returns the sorted PIDs of the processes in a cgroup and its descendants. It reads all hierarchies, because on
+// v1 a process may be in a different cgroup in each.
 func (s *hierarchies) listProcs(dir string) ([]int, error) {
 	var pids []int
 	found := false
@@ -57,7 +58,7 @@ func (s *hierarchies) listProcs(dir string) ([]int, error) {
 	return slices.Compact(pids), nil
 }
 
-// listProcs returns the PIDs of the processes in dir and its descendants.
+// listProcs returns the PIDs of the processes in a cgroup and its descendants.
 func (h *hierarchy) listProcs(dir string) (pids []int, err error) {
 	err = h.visitDescendants(dir, func(h *hierarchy, dir string) error {
 		some, err := h.readProcs(dir)
@@ -67,8 +68,8 @@ func (h *hierarchy) listProcs(dir string) (pids []int, err error) {
 	return pids, err
 }
 
-// readProcs returns the PIDs of the processes in one cgroup. A threaded cgroup does not list processes; for it readProcs returns
-// thread IDs.
+// readProcs returns the PIDs of the processes in one cgroup. The kernel does not list the processes of a threaded cgroup;
+// for such a cgroup it returns thread IDs.
 func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	file := "cgroup.procs"
 	text, err := h.readFile(nil, dir, file)
@@ -89,7 +90,7 @@ func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// absoluteDirs returns the absolute directories of cgroup dir, one per hierarchy. They may not exist.
+// absoluteDirs returns the absolute directories of a cgroup, one per hierarchy. They may not exist.
 func (s *hierarchies) absoluteDirs(dir string) []string {
 	all := make([]string, 0, len(s.all))
 	for _, h := range s.all {

@@ -15,13 +15,13 @@ type names struct {
 	systemd bool
 }
 
-// rootDir returns the path of the driver's root from the mount point, without a leading or trailing slash.
+// rootDir returns the path of the driver's root from the mount point. It has no leading and no trailing slash.
 func (n names) rootDir() (string, error) {
 	name, err := n.cgroupName("")
 	return strings.Trim(name, "/"), err
 }
 
-// cgroupName returns the name of cgroup p from the mount point, in the format of cgroup_parent in the CRI.
+// cgroupName returns the name of the cgroup p from the mount point. The name has the format of cgroup_parent in the CRI.
 func (n names) cgroupName(p cgroups.Path) (string, error) {
 	whole := n.root.Join(p.Components()...)
 	if n.systemd {
@@ -42,8 +42,8 @@ func (n names) relativeDir(p cgroups.Path) (string, error) {
 	return strings.Trim(strings.TrimPrefix(name, root), "/"), err
 }
 
-// pathComponent returns the component of a [cgroups.Path] for the directory name dir. With systemd, ok is false for scopes and
-// services, which have no component.
+// pathComponent returns the component of a [cgroups.Path] for the name of a directory. With systemd, scopes and services
+// have no component, and ok is false.
 func (n names) pathComponent(dir string) (component string, ok bool) {
 	if !n.systemd {
 		return dir, true

@@ -27,7 +27,8 @@ type hierarchies struct {
 	readers sync.Pool // of *reader
 }
 
-// openTree finds the cgroup mounts of the host and opens rootDir in each. rootDir is relative to the mount point.
+// openTree finds the cgroup mounts of the host, and opens the root of the driver in each. The argument rootDir is relative
+// to the mount points.
 func openTree(rootDir string, opts Options) (tree, Host, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -53,8 +54,8 @@ func openTree(rootDir string, opts Options) (tree, Host, error) {
 	return &treeV1{hierarchies: s, top: rootDir == ""}, s.host, nil
 }
 
-// openAll opens rootDir in each of mounts. On v1 rootDir may be missing in a hierarchy; the driver then lacks the controllers of
-// this hierarchy.
+// openAll opens the root of the driver in each mount. On v1 the root may be missing in a hierarchy; the driver then does not
+// have the controllers of this hierarchy.
 func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	var absent error
 	for _, m := range mounts {
@@ -86,8 +87,8 @@ func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	return nil
 }
 
-// countsSwap reports whether the kernel can limit swap. The root of v2 has no limit files, so it looks for one in the child
-// cgroups, and otherwise reads the kernel command line.
+// countsSwap reports whether the kernel can limit swap. On v2 the root has no limit files, so it looks for such a file in
+// the child cgroups. If there are none, it reads the kernel command line.
 func (s *hierarchies) countsSwap() bool {
 	memory := s.forController("memory")
 	if memory == nil {
@@ -107,7 +108,7 @@ func (s *hierarchies) countsSwap() bool {
 	return err == nil && !slices.Contains(strings.Fields(string(cmdline)), "swapaccount=0")
 }
 
-// forController returns the hierarchy that has the controller, or nil.
+// forController returns the hierarchy that has this controller, or nil if there is none.
 func (s *hierarchies) forController(controller string) *hierarchy {
 	for _, h := range s.all {
 		if h.hasController(controller) {

@@ -35,7 +35,8 @@ type reader struct {
 
 func newReader(dir string) *reader { return &reader{dir: dir, buf: make([]byte, 0, 4096)} }
 
-// getReader returns a reader of cgroup dir, from a pool. A node summary needs hundreds of readers every few seconds.
+// getReader returns a reader for a cgroup. Readers are reused, because a node summary needs hundreds of them every few
+// seconds.
 func (s *hierarchies) getReader(dir string) *reader {
 	r, ok := s.readers.Get().(*reader)
 	if !ok {
@@ -45,7 +46,7 @@ func (s *hierarchies) getReader(dir string) *reader {
 	return r
 }
 
-// putReader returns reader to the pool. It drops a reader with a large buffer, because few files need one.
+// putReader returns a reader for reuse. It drops a reader with a large buffer, because few files need one.
 func (s *hierarchies) putReader(reader *reader) {
 	reader.leaveCgroup()
 	if cap(reader.buf) <= 16<<10 {
@@ -53,16 +54,16 @@ func (s *hierarchies) putReader(reader *reader) {
 	}
 }
 
-// useHierarchy makes the following reads open files of hierarchy h by the path of the cgroup. With a nil h they find no file. It
-// returns r.
+// useHierarchy selects the hierarchy for the following reads, and returns r. Each read then opens a file by the path of the
+// cgroup. If h is nil, the reads find no file.
 func (r *reader) useHierarchy(h *hierarchy) *reader {
 	r.leaveCgroup()
 	r.h = h
 	return r
 }
 
-// enterCgroup opens the cgroup in hierarchy h, and makes the following reads use this descriptor, which is faster for several
-// files. If h is nil or the cgroup does not exist, they find no file. It returns r.
+// enterCgroup selects the hierarchy for the following reads, and returns r. It opens the cgroup once, which is faster if
+// several files are read. If h is nil or the cgroup does not exist, the reads find no file.
 func (r *reader) enterCgroup(h *hierarchy) *reader {
 	if h != nil && r.entered == h {
 		return r
@@ -84,7 +85,7 @@ func (r *reader) enterCgroup(h *hierarchy) *reader {
 	return r
 }
 
-// leaveCgroup closes the descriptor that enterCgroup has opened, if there is one.
+// leaveCgroup closes the cgroup that enterCgroup has opened. It does nothing if none is open.
 func (r *reader) leaveCgroup() {
 	if r.entered != nil {
 		unix.Close(r.own.fd)
@@ -92,8 +93,8 @@ func (r *reader) leaveCgroup() {
 	}
 }
 
-// readFile returns the content of a file of the cgroup; the slice is valid until the next read. ok is false if the file does not
-// exist or an error occurred.
+// readFile returns the content of a file of the cgroup. The slice is valid until the next read. If the file does not exist
+// or an error has occurred, ok is false.
 func (r *reader) readFile(file string) (text []byte, ok bool) {
 	if r.err != nil || r.h == nil {
 		return nil, false
@@ -120,7 +121,8 @@ func (r *reader) readFile(file string) (text []byte, ok bool) {
 	return text, true
 }
 
-// isOnAllKernels reports whether every kernel has this file in a cgroup other than the root, once its controller is enabled.
+// isOnAllKernels reports whether every kernel has this file. This only applies to cgroups other than the root, and if the
+// controller is enabled.
 func isOnAllKernels(file string) bool {
 	switch file {
 	case "memory.current", "memory.stat", "memory.max", "pids.current":
@@ -129,8 +131,8 @@ func isOnAllKernels(file string) bool {
 	return false
 }
 
-// isBeingRemoved reports whether the kernel is removing the cgroup. It then removes the files of controllers first, while
-// cgroup.controllers still names the controllers.
+// isBeingRemoved reports whether the kernel is removing the cgroup. During a removal, the files of a controller are already
+// missing while cgroup.controllers still names the controller.
 func (r *reader) isBeingRemoved() bool {
 	if r.lostController == "" || r.entered == nil || r.dir == "" {
 		return false
@@ -143,7 +145,7 @@ func (r *reader) isBeingRemoved() bool {
 	return err == nil && slices.Contains(controllers, r.lostController)
 }
 
-// readError returns the first error of all reads. It returns [fs.ErrNotExist] if the cgroup does not exist.
+// readError returns the first error of all reads. If the cgroup does not exist, it returns [fs.ErrNotExist].
 func (r *reader) readError() error {
 	if r.err == nil && (r.absent || r.isBeingRemoved()) {
 		return fs.ErrNotExist
@@ -151,8 +153,8 @@ func (r *reader) readError() error {
 	return r.err
 }
 
-// readInto parses a file of the cgroup and stores the result in *into. It returns false if the file does not exist or is invalid;
-// an invalid file sets the error of reader.
+// readInto parses a file of the cgroup and stores the result in *into. It returns false if the file does not exist or is
+// invalid. If the file is invalid, the reader keeps the error.
 func readInto[T any](reader *reader, file string, parse func([]byte) (T, error), into *T) bool {
 	text, ok := reader.readFile(file)
 	if !ok {
@@ -167,7 +169,7 @@ func readInto[T any](reader *reader, file string, parse func([]byte) (T, error),
 	return true
 }
 
-// readLimit returns the limit in a file, or nil if the file does not exist or is invalid.
+// readLimit returns the limit in a file. It returns nil if the file does not exist or is invalid.
 func (r *reader) readLimit(file string) *int64 {
 	var n int64
 	if !readInto(r, file, cgroups.ParseValue, &n) {
@@ -176,7 +178,7 @@ func (r *reader) readLimit(file string) *int64 {
 	return &n
 }
 
-// readPids reads the selected PID counters into stats. v1 and v2 have the same files.
+// readPids reads those counters of PIDs that parts selects, and stores them in stats. The files are the same on v1 and v2.
 func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	if parts.Has(cgroups.PartPids) {
 		readInto(r, "pids.current", cgroups.ParseCounter, &stats.Current)
@@ -190,20 +192,21 @@ func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	}
 }
 
-// readProcs stores the PIDs of the cgroup, without its descendants, in *into. For a threaded cgroup it stores thread IDs.
+// readProcs stores the PIDs of the processes in the cgroup in *into, without those of its descendants. In a threaded cgroup
+// it stores thread IDs.
 func (r *reader) readProcs(into *[]int) {
 	if !readInto(r, "cgroup.procs", cgroups.ParsePIDs, into) {
 		readInto(r, "cgroup.threads", cgroups.ParsePIDs, into)
 	}
 }
 
-// readList returns the content of a file that lists CPUs or memory nodes, or "" if there is none.
+// readList returns the content of a file with a list of CPUs or memory nodes. It returns "" if there is no such file.
 func (r *reader) readList(file string) string {
 	text, _ := r.readFile(file)
 	return strings.TrimSpace(string(text))
 }
 
-// readPressure returns the content of a pressure file, or nil if the kernel does not measure this pressure.
+// readPressure returns the content of a pressure file. It returns nil if the kernel does not measure this pressure.
 func (r *reader) readPressure(file string) *cgroups.Pressure {
 	var p cgroups.Pressure
 	if !readInto(r, file, cgroups.ParsePressure, &p) {
@@ -212,8 +215,8 @@ func (r *reader) readPressure(file string) *cgroups.Pressure {
 	return &p
 }
 
-// readHugetlbLimits returns the limits in the files hugetlb.SIZE+suffix, in bytes by page size. It omits sizes without a limit
-// file.
+// readHugetlbLimits returns the limits of huge pages, in bytes by page size. It reads the files hugetlb.SIZE+suffix, and
+// omits sizes without a file.
 func (r *reader) readHugetlbLimits(sizes []string, suffix string) map[string]int64 {
 	var limits map[string]int64
 	for _, size := range sizes {
@@ -233,7 +236,8 @@ func setKey[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-// readMachineSwap stores the used swap of the machine in *into, in bytes. file is /proc/meminfo, which has KiB.
+// readMachineSwap stores the used swap of the machine, in bytes, in *into. It reads /proc/meminfo, which is the argument
+// file and counts in KiB.
 func (r *reader) readMachineSwap(file string, into *uint64) {
 	var total, free uint64
 	text, err := os.ReadFile(file)

@@ -29,8 +29,8 @@ func (t *treeV1) readLimits(dir string) (cgroups.Resources, error) {
 	return r, t.readError(f)
 }
 
-// readError returns the error of reader f. If f has found no file, it looks for the cgroup in all hierarchies, because f may have
-// read only few.
+// readError returns the error of the reader f. If f has found no file, it checks whether the cgroup exists in any hierarchy,
+// because f may have read only a few.
 func (t *treeV1) readError(f *reader) error {
 	if f.err == nil && !f.found {
 		return t.checkExists(f.dir)
@@ -38,7 +38,7 @@ func (t *treeV1) readError(f *reader) error {
 	return f.err
 }
 
-// checkExists returns [fs.ErrNotExist] if cgroup dir exists in no hierarchy.
+// checkExists returns [fs.ErrNotExist] if the cgroup exists in none of the hierarchies.
 func (t *treeV1) checkExists(dir string) error {
 	if !slices.ContainsFunc(t.hierarchies.all, func(h *hierarchy) bool { return h.cgroupExists(dir) }) {
 		return fs.ErrNotExist
@@ -46,7 +46,8 @@ func (t *treeV1) checkExists(dir string) error {
 	return nil
 }
 
-// readStats returns the selected parts of the usage of cgroup dir. It reads each file in the hierarchy of its controller.
+// readStats returns those parts of the usage of a cgroup that parts selects. It reads each file in the hierarchy of its
+// controller.
 func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
 	f := t.hierarchies.getReader(dir)
@@ -84,7 +85,8 @@ func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, erro
 // partsMemory selects the parts whose files are in the memory hierarchy of v1.
 const partsMemory = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPeak | cgroups.PartMemoryEvents | cgroups.PartSwap | cgroups.PartMemoryMin
 
-// readMemory reads the selected parts of memory usage into stats. On v1, memory.stat contains the swap usage.
+// readMemory reads those parts of the memory usage that parts selects, and stores them in stats. On v1, memory.stat also has
+// the swap usage.
 func (r *reader) readMemory(parts cgroups.Parts, stats *cgroups.MemoryStats) {
 	if parts.Has(cgroups.PartMemoryEvents) {
 		readInto(r, "memory.oom_control", cgroups.ParseMemoryEvents, &stats.Events)
@@ -131,8 +133,8 @@ func (r *reader) readCPUAcct(stat *cgroups.CPUStat) {
 	}, new(uint64))
 }
 
-// readMemoryLimits returns the limits of memory and of swap. v1 has a file with the sum of both limits, from which it computes
-// swap.
+// readMemoryLimits returns the limits of memory and of swap. On v1 a file has the sum of both, from which it computes the
+// limit of swap.
 func (r *reader) readMemoryLimits() (memory, swap *int64) {
 	memory = r.readLimit("memory.limit_in_bytes")
 	if swap = r.readLimit("memory.memsw.limit_in_bytes"); swap != nil && *swap >= 0 && memory != nil {
@@ -141,7 +143,8 @@ func (r *reader) readMemoryLimits() (memory, swap *int64) {
 	return memory, swap
 }
 
-// readHugetlbUsage reads the usage of huge pages and the refused allocations into stats.Hugetlb, by page size.
+// readHugetlbUsage reads the usage of huge pages and the number of refused allocations, and stores both in stats.Hugetlb by
+// page size.
 func (r *reader) readHugetlbUsage(sizes []string, stats *cgroups.Stats) {
 	for _, size := range sizes {
 		var h cgroups.HugetlbStats
@@ -152,8 +155,8 @@ func (r *reader) readHugetlbUsage(sizes []string, stats *cgroups.Stats) {
 	}
 }
 
-// addFailures sets events.Max to the number of refused allocations in the failcnt files. It is at least events.OOMKill, because
-// some v1 kernels do not count all.
+// addFailures sets events.Max to the number of refused allocations, which is the sum of the failcnt files. It sets at least
+// events.OOMKill, because some v1 kernels do not count all.
 func (r *reader) addFailures(events *cgroups.MemoryEvents) {
 	for _, file := range []string{"memory.failcnt", "memory.memsw.failcnt"} { // the memory limit, or the limit of memory and swap, whichever is reached first
 		var n uint64
@@ -163,7 +166,8 @@ func (r *reader) addFailures(events *cgroups.MemoryEvents) {
 	events.Max = max(events.Max, events.OOMKill)
 }
 
-// readBlkio reads the I/O counters into stats. They include descendants if the kernel has the files with the suffix _recursive.
+// readBlkio reads the I/O counters into stats. If the kernel has the files with the suffix _recursive, the counters include
+// descendants.
 func (r *reader) readBlkio(stats *cgroups.Stats) {
 	for _, suffix := range []string{"_recursive", ""} {
 		text, ok := r.readFile("blkio.throttle.io_service_bytes" + suffix)
@@ -178,8 +182,8 @@ func (r *reader) readBlkio(stats *cgroups.Stats) {
 	}
 }
 
-// readEvents sets events as cgroup.events of v2 would, which v1 does not have. It lists the processes of one hierarchy only,
-// because container processes are in all.
+// readEvents sets the events that v2 has in cgroup.events, a file that v1 does not have. It lists the processes of only one
+// hierarchy, because the processes of containers are in all.
 func (t *treeV1) readEvents(dir string, events *cgroups.CgroupEvents) error {
 	pids, err := cmp.Or(t.hierarchies.forController("pids"), t.hierarchies.all[0]).listProcs(dir)
 	if err != nil {

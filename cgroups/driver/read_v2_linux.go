@@ -43,8 +43,8 @@ func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 	return r, f.readError()
 }
 
-// readStats returns the selected parts of the usage of cgroup dir. It opens the directory once, so that the kernel resolves the
-// path only once.
+// readStats returns those parts of the usage of a cgroup that parts selects. It opens the directory once, so that the kernel
+// resolves the path only once.
 func (t *treeV2) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
 	f := t.hierarchies.getReader(dir).enterCgroup(t.h)
@@ -127,8 +127,7 @@ func (t *treeV2) sampleMemory(f *reader, parts cgroups.Parts, m *cgroups.MemoryS
 	}
 }
 
-// readCPUWeight reads cpu.weight and cpu.max into stat.Limit. It leaves stat.Limit nil for the root cgroup, which has neither
-// file.
+// readCPUWeight reads cpu.weight and cpu.max into stat.Limit. The root cgroup has neither file; for it stat.Limit stays nil.
 func (r *reader) readCPUWeight(stat *cgroups.CPUStat) {
 	l := cgroups.CPULimit{Quota: cgroups.Unlimited}
 	if readInto(r, "cpu.weight", cgroups.ParseCounter, &l.Weight) {

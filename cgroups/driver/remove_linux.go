@@ -23,8 +23,8 @@ func (t *treeV1) removeCgroup(ctx context.Context, dir string) error {
 	return t.hierarchies.killAndRemove(ctx, dir, t.killOnce)
 }
 
-// killAndRemove removes cgroup dir and its descendants from all hierarchies. If they have processes, it calls killOnce, which
-// must kill them, until the removal succeeds. Most cgroups are empty and need one system call per hierarchy.
+// killAndRemove removes a cgroup and its descendants from all hierarchies. While they have processes, it calls killOnce,
+// which must kill them, and tries again. Most cgroups are empty and need only one system call per hierarchy.
 func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce func(string) error) error {
 	if err := s.rmdir(dir); !isBusy(err) {
 		return err
@@ -49,7 +49,7 @@ func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce fu
 	return s.withProcesses(dir, err)
 }
 
-// rmdir removes the directory of cgroup dir from all hierarchies. The cgroup must have no processes and no children.
+// rmdir removes the directory of a cgroup from all hierarchies. The cgroup must have no processes and no children.
 func (s *hierarchies) rmdir(dir string) error {
 	var errs []error
 	for _, h := range s.all {
@@ -60,7 +60,7 @@ func (s *hierarchies) rmdir(dir string) error {
 	return errors.Join(errs...)
 }
 
-// rmdirAll removes cgroup dir and its descendants from all hierarchies. It continues after an error and joins all errors.
+// rmdirAll removes a cgroup and its descendants from all hierarchies. It continues after an error, and joins all errors.
 func (s *hierarchies) rmdirAll(dir string) error {
 	var errs []error
 	for _, h := range s.all {
@@ -74,10 +74,11 @@ func (s *hierarchies) rmdirAll(dir string) error {
 	return errors.Join(errs...)
 }
 
-// isBusy reports whether err means that a cgroup has processes or children.
+// isBusy reports whether err means that a cgroup still has processes or children.
 func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) }
 
-// withProcesses adds the processes that still run in cgroup dir, each with its state, to the text of err. A nil err stays nil.
+// withProcesses returns err with a list of the processes that still run in a cgroup. The list has the state of each. A nil
+// err stays nil.
 func (s *hierarchies) withProcesses(dir string, err error) error {
 	if err == nil {
 		return nil
@@ -97,8 +98,8 @@ func (s *hierarchies) withProcesses(dir string, err error) error {
 	return fmt.Errorf("%w; remaining processes: %s", err, b.String()[2:])
 }
 
-// describeProcess returns PID, name, state and the kernel function in which the process waits, for example "12 (dd) in state D at
-// io_schedule".
+// describeProcess returns the PID, the name and the state of a process, and the kernel function in which it waits. An
+// example is "12 (dd) in state D at io_schedule".
 func describeProcess(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")

@@ -13,8 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Sample returns the selected parts of the usage of a cgroup, which is p or its child; see [cgroups.Sampler]. It opens only the
-// files of these parts. While a v1 cgroup is being removed, usage in already removed hierarchies is zero.
+// Sample returns those parts of the usage of a cgroup that parts selects. It implements [cgroups.Sampler]. The cgroup is p,
+// or the child of p if child is not empty. Only the files of these parts are opened. While a v1 cgroup is being removed, the
+// usage in hierarchies from which it is already removed is zero.
 func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (stats cgroups.Stats, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
 		if child != "" {
@@ -31,7 +32,7 @@ func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts
 	return stats, err
 }
 
-// ChildDirs returns the sorted names of the directories directly below p; see [cgroups.Sampler].
+// ChildDirs returns the sorted names of the directories directly below p. It implements [cgroups.Sampler].
 func (d *Driver) ChildDirs(ctx context.Context, p cgroups.Path) (names []string, err error) {
 	err = d.runOnCgroup(ctx, "list", p, func(dir string) error {
 		names, err = d.tree.listChildren(dir)
@@ -40,7 +41,8 @@ func (d *Driver) ChildDirs(ctx context.Context, p cgroups.Path) (names []string,
 	return names, err
 }
 
-// Reclaim makes the kernel free up to the given bytes of memory used by p, at most 16 MiB at a time; see [cgroups.Reclaimer].
+// Reclaim makes the kernel free up to the given bytes of memory that p uses, at most 16 MiB at a time. It implements
+// [cgroups.Reclaimer].
 func (d *Driver) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (freed uint64, err error) {
 	err = d.runOnCgroup(ctx, "reclaim", p, func(dir string) error {
 		freed, err = d.tree.reclaimMemory(ctx, dir, bytes)
@@ -49,8 +51,8 @@ func (d *Driver) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64) (fre
 	return freed, err
 }
 
-// Watch calls fn when a trigger fires, and returns when ctx ends; see [cgroups.Watcher]. It blocks an operating system thread in
-// poll(2). [Driver.Close] does not end it.
+// Watch calls fn when a trigger fires, and returns when ctx ends. It implements [cgroups.Watcher]. It blocks an operating
+// system thread in poll(2). [Driver.Close] does not end it.
 func (d *Driver) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Trigger, fn func(cgroups.Trigger)) error {
 	if len(triggers) == 0 {
 		return &cgroups.Error{Op: "watch", Path: p, Err: errors.New("no trigger to wait for")}
@@ -71,7 +73,7 @@ func (d *Driver) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.T
 	return wrapError("watch", p, wait(ctx, fn))
 }
 
-// joinDir returns dir/name, or name if dir is empty, which is the root.
+// joinDir returns dir/name. If dir is empty, which is the root, it returns name.
 func joinDir(dir, name string) string {
 	if dir == "" {
 		return name

@@ -26,8 +26,8 @@ type setting struct {
 	periodOnly bool  // cpu.max: set the period and keep the quota
 }
 
-// buildSettings appends the files to write for resources to dst, in write order. memory.max is the last memory file: lowering it
-// may swap, and the swap limit must be in force before.
+// buildSettings appends the settings to write for resources to dst, in the order of the writes. Of the memory files,
+// memory.max is the last: a lower memory limit may cause swapping, and the swap limit must be in force before.
 func buildSettings(dst []setting, resources cgroups.Resources, formula cgroups.WeightFormula) ([]setting, error) {
 	add := func(controller, file, value string) {
 		dst = append(dst, setting{controller: controller, file: file, value: value})
@@ -103,7 +103,7 @@ const defaultPeriod = 100000
 
 func pageSize() int64 { return int64(os.Getpagesize()) }
 
-// formatLimit returns n as the text of a cgroup v2 file. A negative n becomes "max".
+// formatLimit returns a limit as the text of a cgroup v2 file. A negative limit becomes "max".
 func formatLimit(n int64) string {
 	if n < 0 {
 		return "max"
@@ -111,7 +111,8 @@ func formatLimit(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// nonzeroPids returns n, or 1 if n is 0. systemd cannot express a limit of zero, and with a limit of 1 no pod can run either.
+// nonzeroPids returns n, or 1 if n is 0. Systemd cannot express a limit of zero, and a limit of 1 does not allow a pod to
+// run either.
 func nonzeroPids(n int64) int64 {
 	if n == 0 {
 		return 1
@@ -119,8 +120,8 @@ func nonzeroPids(n int64) int64 {
 	return n
 }
 
-// unifiedController returns the controller of file, a key of Resources.Unified. It returns an error for files that begin with
-// "cgroup.": they kill, freeze or move processes and are no limits.
+// unifiedController returns the controller of a file in Resources.Unified. It returns an error for files that begin with
+// "cgroup.", because they are no limits: they kill, freeze or move processes.
 func unifiedController(file string) (string, error) {
 	controller, name, ok := strings.Cut(file, ".")
 	if !ok || controller == "" || name == "" || strings.ContainsAny(file, "/\x00") || controller == "cgroup" {
@@ -129,7 +130,8 @@ func unifiedController(file string) (string, error) {
 	return controller, nil
 }
 
-// isSatisfiedBy reports whether current, the content of the file, already has the value of s.
+// isSatisfiedBy reports whether the file of the setting already has its value. The argument is the current content of the
+// file.
 func (s setting) isSatisfiedBy(current string) bool {
 	current = strings.TrimSpace(current)
 	if current == s.value {
@@ -143,7 +145,8 @@ func (s setting) isSatisfiedBy(current string) bool {
 	return err == nil && have == want/s.unit*s.unit
 }
 
-// keepQuota returns s with the quota from current, the content of cpu.max, if s sets only the period.
+// keepQuota returns the setting with the current quota if the setting has only a period. The argument is the current content
+// of cpu.max.
 func (s setting) keepQuota(current string) setting {
 	if quota, _, ok := strings.Cut(current, " "); s.periodOnly && ok {
 		_, period, _ := strings.Cut(s.value, " ")
@@ -152,7 +155,7 @@ func (s setting) keepQuota(current string) setting {
 	return s
 }
 
-// haveSameCPUs reports whether a and b, such as "0-3,7", contain the same numbers.
+// haveSameCPUs reports whether two lists such as "0-3,7" contain the same numbers.
 func haveSameCPUs(a, b string) bool {
 	left, err := cgroups.ParseCPUList([]byte(a))
 	if err != nil {

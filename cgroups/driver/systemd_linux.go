@@ -29,7 +29,8 @@ type systemdCreator struct {
 	formula cgroups.WeightFormula
 }
 
-// openSystemd connects to systemd and returns a creator that lets systemd create cgroups. It writes limits through c too.
+// openSystemd connects to systemd, and returns a creator that lets systemd create cgroups. This creator also writes limits
+// through c, the creator that uses only files.
 func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Options) (creator, error) {
 	f, ok := c.(files)
 	if !ok {
@@ -42,8 +43,8 @@ func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Option
 	return u, nil
 }
 
-// newSystemdCreator returns a systemdCreator that also writes limits through f. It checks for slices in the hierarchy of cpu,
-// memory or pids, where systemd creates a directory for each slice.
+// newSystemdCreator returns a systemdCreator. It also writes limits through f. It looks for slices in the hierarchy of cpu,
+// memory or pids, because systemd creates a directory for each slice there.
 func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options) *systemdCreator {
 	u := &systemdCreator{files: f, client: client, v1: host.Mode != V2, formula: opts.WeightFormula}
 	for _, c := range []string{"pids", "memory", "cpu"} {
@@ -54,7 +55,7 @@ func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options)
 	return u
 }
 
-// createCgroup starts the slice of p with the limits, or changes the limits of the running slice.
+// createCgroup starts the slice of p with the limits. If the slice is already running, it changes the limits.
 func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	if u.absolutePath(p) == "" { // the root slice belongs to systemd
 		return u.files.createCgroup(ctx, p, resources)
@@ -76,8 +77,8 @@ func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, resou
 	return u.files.createCgroup(ctx, p, resources)
 }
 
-// startParents starts the missing parent slices of p. If systemd started them implicitly, it would keep later limits of a removed
-// slice until the next boot.
+// startParents starts the missing parent slices of p. If systemd started them itself, it would remember limits that are set
+// later until the next boot, even after the slice was removed.
 func (u *systemdCreator) startParents(ctx context.Context, p cgroups.Path) error {
 	parent := p.Parent()
 	if p == "" || parent == "" || u.sliceDirExists(parent) {
@@ -89,8 +90,8 @@ func (u *systemdCreator) startParents(ctx context.Context, p cgroups.Path) error
 	return u.ensureSlice(ctx, parent, nil)
 }
 
-// ensureSlice starts the slice of p with props, or updates it. If the directory of a started slice does not appear below u.dir,
-// it returns an error: driver and systemd use different cgroup trees.
+// ensureSlice starts the slice of p with the given properties, or updates them. If the slice was started and its directory
+// does not appear below u.dir, it returns an error: the driver and systemd then use different cgroup trees.
 func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props []systemd.Property) error {
 	whole := u.absolutePath(p)
 	unit, err := whole.Slice()
@@ -112,8 +113,8 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 	return err
 }
 
-// addCurrentQuota returns resources with the current CPU quota of p if they set only the period. Otherwise systemd would keep the
-// CPU percentage, while the kernel keeps the quota in microseconds.
+// addCurrentQuota returns resources with the current CPU quota of p if they have only a period. Without the quota, systemd
+// would keep the percentage of a CPU, while the kernel keeps the quota in microseconds.
 func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resources) (cgroups.Resources, error) {
 	if resources.CPUPeriod == 0 || resources.CPUQuota != 0 || !u.sliceDirExists(p) {
 		return resources, nil
@@ -130,8 +131,9 @@ func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resou
 	return resources, nil
 }
 
-// removeCgroup kills the processes of p, stops its slice and then removes the directory. It kills first, because systemd waits
-// long for scopes in a slice. The directory is last: while it exists, a failed removal can be repeated.
+// removeCgroup kills the processes of p, then stops its slice, and then removes the directory. It kills first, because
+// systemd waits a long time for scopes in a slice. It removes the directory last, because a failed removal can be repeated
+// while the directory exists.
 func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error {
 	dir, err := u.files.names.relativeDir(p)
 	if err != nil {
@@ -152,7 +154,7 @@ func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error
 
 func (u *systemdCreator) close() error { return errors.Join(u.client.Close(), u.files.close()) }
 
-// absolutePath returns the path of p from the mount point, where slice names start.
+// absolutePath returns the path of p from the mount point. The names of slices start there.
 func (u *systemdCreator) absolutePath(p cgroups.Path) cgroups.Path {
 	return u.files.names.root.Join(p.Components()...)
 }

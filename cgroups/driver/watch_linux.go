@@ -20,8 +20,8 @@ import (
 // watchCheckPeriod is the time between checks whether a watched cgroup still exists. Its removal does not wake every poll(2).
 const watchCheckPeriod = 2 * time.Second
 
-// openWatch opens the files of triggers in cgroup dir. The returned function waits for the triggers and calls its second argument
-// for each that fires. It works even after the driver is closed.
+// openWatch opens the files of the triggers in a cgroup. The returned function waits for the triggers, and calls its second
+// argument for each trigger that fires. It works even after the driver is closed.
 func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	fd, err := t.h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -32,8 +32,9 @@ func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context
 	return w.openTriggers(at.openAt)
 }
 
-// openWatch opens the files of triggers and returns a function that waits for them. On v1 only the pressure of the whole machine
-// can be watched, for the root cgroup at the mount point.
+// openWatch opens the files of the triggers. The returned function waits for the triggers, and calls its second argument for
+// each trigger that fires. On v1 only the pressure of the whole machine can be watched, for the root cgroup at the mount
+// point.
 func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	if err := t.checkExists(dir); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ type watch struct {
 	fds      []unix.PollFd // one per trigger, and an eventfd that wakes pollOnce
 }
 
-// openTriggers opens the file of each trigger by the function open. The returned function is runLoop; it closes the files.
+// openTriggers opens the files of all triggers by the function open. It returns runLoop, which also closes the files.
 func (w *watch) openTriggers(open func(file string, flags uint64) (int, error)) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	for _, t := range w.triggers {
 		if err := w.armTrigger(t, open); err != nil {
@@ -76,7 +77,7 @@ func (w *watch) close() {
 	}
 }
 
-// runLoop calls fn for each trigger that fires, until ctx ends. It then closes all descriptors of w.
+// runLoop calls fn for each trigger that fires, until ctx ends. It then closes all files of the watch.
 func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	defer w.close()
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -102,7 +103,7 @@ func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	return nil
 }
 
-// armTrigger opens the file of t by the function open. To a pressure file it writes the trigger.
+// armTrigger opens the file of a trigger by the function open. If it is a pressure file, it writes the trigger to the file.
 func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint64) (int, error)) error {
 	text, flags := "", uint64(unix.O_RDONLY)
 	if _, amount, pressure := strings.Cut(t.String(), " "); pressure {
@@ -127,7 +128,7 @@ func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint6
 	return nil
 }
 
-// readCounters reads memory.events from fd. The kernel reports the next change only after a read.
+// readCounters reads memory.events from the open file fd. The kernel reports the next change only after a read.
 func (w *watch) readCounters(fd int, t cgroups.Trigger) error {
 	var buf [512]byte
 	_, err := retryInterrupted(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
@@ -140,7 +141,7 @@ func (w *watch) readCounters(fd int, t cgroups.Trigger) error {
 	return nil
 }
 
-// pollOnce waits up to watchCheckPeriod for triggers, and calls fn for each that has fired.
+// pollOnce waits for triggers, at most for watchCheckPeriod. It calls fn for each trigger that has fired.
 func (w *watch) pollOnce(fn func(cgroups.Trigger)) error {
 	n, err := unix.Poll(w.fds, int(watchCheckPeriod.Milliseconds()))
 	switch {

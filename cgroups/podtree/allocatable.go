@@ -32,7 +32,8 @@ type EvictionReserve struct {
 	Fraction float32           // fraction of the capacity, for example 0.05 for 5%
 }
 
-// computeAmount returns how much of capacity the eviction threshold reserves. Fractions have 32 bits, as in the kubelet.
+// computeAmount returns which amount of the capacity the eviction threshold keeps free. Fractions have only 32 bits, as in
+// the kubelet.
 func (e EvictionReserve) computeAmount(capacity resource.Quantity) resource.Quantity {
 	if !e.Quantity.IsZero() {
 		return e.Quantity
@@ -44,8 +45,8 @@ func (e EvictionReserve) computeAmount(capacity resource.Quantity) resource.Quan
 	return *resource.NewQuantity(int64(amount), resource.BinarySI)
 }
 
-// Reservation returns the part of capacity that pods cannot request: System plus Kube plus the eviction reserve. Resources
-// without a reservation are absent.
+// Reservation returns the part of the capacity that pods cannot request. This is System plus Kube plus the eviction reserve.
+// Resources without a reservation are not in the result.
 func (r Reserved) Reservation(capacity corev1.ResourceList) corev1.ResourceList {
 	free := corev1.ResourceList{
 		corev1.ResourceMemory:           r.MemoryAvailable.computeAmount(capacity[corev1.ResourceMemory]),
@@ -64,8 +65,8 @@ func (r Reserved) Reservation(capacity corev1.ResourceList) corev1.ResourceList 
 	return kept
 }
 
-// Allocatable returns status.allocatable of a Node: capacity minus [Reserved.Reservation], at least zero. Huge pages are
-// subtracted from memory too. The caller adds the resources of device plugins afterwards.
+// Allocatable returns status.allocatable of a Node. It is the capacity minus [Reserved.Reservation], and at least zero. Huge
+// pages are also subtracted from memory. The caller adds the resources of device plugins afterwards.
 func (r Reserved) Allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	left := subtractLists(capacity, r.Reservation(capacity))
 	for name, size := range capacity {
@@ -77,13 +78,13 @@ func (r Reserved) Allocatable(capacity corev1.ResourceList) corev1.ResourceList 
 	return left
 }
 
-// ForPods returns the limit of kubepods, the parent cgroup of all pods: capacity minus System and Kube. Unlike
+// ForPods returns the limit of kubepods, the parent cgroup of all pods. It is the capacity minus System and Kube. Unlike
 // [Reserved.Allocatable], it subtracts neither the eviction reserve nor huge pages.
 func (r Reserved) ForPods(capacity corev1.ResourceList) corev1.ResourceList {
 	return subtractLists(capacity, r.System, r.Kube)
 }
 
-// subtractLists returns list minus the amounts in others. No amount is below zero.
+// subtractLists returns list minus the amounts in all other lists. No amount is below zero.
 func subtractLists(list corev1.ResourceList, others ...corev1.ResourceList) corev1.ResourceList {
 	left := make(corev1.ResourceList, len(list))
 	for name, q := range list {
@@ -96,7 +97,7 @@ func subtractLists(list corev1.ResourceList, others ...corev1.ResourceList) core
 	return left
 }
 
-// subtractToZero returns a-b, or zero if b is greater. It modifies neither.
+// subtractToZero returns a-b, or zero if that is negative. It modifies neither a nor b.
 func subtractToZero(a, b resource.Quantity) resource.Quantity {
 	a = a.DeepCopy()
 	a.Sub(b)

@@ -16,9 +16,10 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Resize applies the resources of the pod spec to the running pod and its containers, in the order of [PlanResize]. It stops at
-// the first error. If a write to the pod's cgroup fails, it restores the previous limits in the cgroup and the runtime; earlier
-// steps stay, and another Resize continues. A driver without [cgroups.Reader] is an error that wraps [errors.ErrUnsupported].
+// Resize applies the resources in the pod spec to the running pod and its containers. It performs the steps of [PlanResize]
+// and stops at the first error. If a write to the pod's cgroup fails, it restores the previous limits of this step in the
+// cgroup and the runtime. Earlier steps remain, and another call continues. If the driver does not implement
+// [cgroups.Reader], the error wraps [errors.ErrUnsupported].
 //
 // The caller must not pass containers whose resize policy requires a restart. Volumes are not resized.
 func (t *Tree) Resize(ctx context.Context, pod *corev1.Pod, containers []cgroups.ContainerResize, runtime cgroups.Resizer) error {
@@ -70,7 +71,7 @@ func (t *Tree) applyResize(ctx context.Context, pod *corev1.Pod, containers []cg
 	return nil
 }
 
-// resetMemoryQoS sets memory.min, memory.low and memory.high in to to their defaults, each only if from sets it and to does not.
+// resetMemoryQoS resets memory.min, memory.low and memory.high to their defaults if from has a value and to has none.
 // Otherwise a pod whose request now equals its limit would keep an old memory.high.
 func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	for _, f := range [...]struct {
@@ -88,7 +89,7 @@ func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	}
 }
 
-// readCgroup returns the limits of cgroup p and its memory usage in bytes.
+// readCgroup returns the limits of the cgroup p, and its memory usage in bytes.
 func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroups.Resources, usage int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
@@ -99,8 +100,8 @@ func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroup
 	return resources, int64(min(s.Memory.Current, math.MaxInt64)), err
 }
 
-// applyPodStep writes step.To to the pod's cgroup p and returns the limits then in force. If a write fails, it restores
-// step.From, even if ctx has ended, and returns current.
+// applyPodStep writes the limits of a step to the pod's cgroup, and returns the limits that are in force then. If the write
+// fails, it restores step.From, even if ctx has ended, and returns the argument current.
 func (t *Tree) applyPodStep(
 	ctx context.Context, p cgroups.Path, step ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {

@@ -26,7 +26,8 @@ const (
 	EnforceNone               Enforcement = "none"                         // no enforcement; must be the only value
 )
 
-// validateEnforcement returns the joined errors of invalid, duplicate and conflicting keys, and of missing cgroup paths, or nil.
+// validateEnforcement returns the joined errors of the keys, or nil. Keys must be valid, must not be duplicates or exclude
+// each other, and the cgroup of a key must be set.
 func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	var errs []error
 	bad := func(key Enforcement, format string, args ...any) {
@@ -64,8 +65,8 @@ func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	return errors.Join(errs...)
 }
 
-// PlanReserved returns the updates that limit SystemCgroup and KubeCgroup to their reservations, in write order. It returns an
-// error if a reservation to enforce is nil.
+// PlanReserved returns the updates that limit SystemCgroup and KubeCgroup to their reservations, in the order of the writes.
+// It returns an error if a reservation that must be enforced is nil.
 func PlanReserved(opts Options) ([]Update, error) {
 	var updates []Update
 	for _, e := range []struct {
@@ -100,7 +101,7 @@ func PlanReserved(opts Options) ([]Update, error) {
 	return updates, nil
 }
 
-// computeLimits converts amounts of resources to the limits of a cgroup. It omits huge pages.
+// computeLimits converts amounts of resources to the limits of a cgroup. Huge pages are omitted.
 func (o *Options) computeLimits(list corev1.ResourceList) cgroups.Resources {
 	r := cgroups.Resources{CPUShares: computeCPUShares(list), CpusetCPUs: o.CPUs}
 	// A memory limit of zero would kill all processes; as in the kubelet, zero is no limit.
@@ -113,7 +114,7 @@ func (o *Options) computeLimits(list corev1.ResourceList) cgroups.Resources {
 	return r
 }
 
-// computeCPUShares returns the cpu.shares for the CPU amount in list, or zero without CPU.
+// computeCPUShares returns the cpu.shares for the amount of CPU in list. It returns zero if list has no CPU.
 func computeCPUShares(list corev1.ResourceList) uint64 {
 	q, ok := list[corev1.ResourceCPU]
 	if !ok {

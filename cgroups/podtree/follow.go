@@ -9,9 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Follow sets the functions from which the tree reads the pods; a lifecycle.Reconciler calls it for its tree. active returns the
-// pods whose requests count, and whether all sources have reported their pods. mayRun reports whether the pod with this UID runs
-// or may start. If [New] was called with non-nil pods, Follow has no effect.
+// Follow sets the two functions from which the tree reads the pods. A lifecycle.Reconciler calls it for its tree. The
+// function active returns the pods whose requests count, and whether all sources have reported their pods. The function
+// mayRun reports whether the pod with this UID runs or may start. If [New] was called with non-nil pods, Follow has no
+// effect.
 func (t *Tree) Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool) {
 	if f, ok := t.pods.(*podSource); ok {
 		f.setCallbacks(active, mayRun)
@@ -40,7 +41,7 @@ func (f *podSource) getCallbacks() (active func() ([]*corev1.Pod, bool), mayRun 
 	return f.active, f.mayRun
 }
 
-// Active calls the active callback. Before Follow, it returns no pods and false.
+// Active calls the function active that Follow has set. Before Follow, it returns no pods and false.
 func (f *podSource) Active() (pods []*corev1.Pod, complete bool) {
 	if active, _ := f.getCallbacks(); active != nil {
 		return active()
@@ -48,7 +49,7 @@ func (f *podSource) Active() (pods []*corev1.Pod, complete bool) {
 	return nil, false
 }
 
-// MayRun calls the mayRun callback. Before Follow, it returns true, so that no cgroup is removed.
+// MayRun calls the function mayRun that Follow has set. Before Follow, it returns true, so that no cgroup is removed.
 func (f *podSource) MayRun(uid string) bool {
 	_, mayRun := f.getCallbacks()
 	return mayRun == nil || mayRun(uid)

@@ -59,7 +59,7 @@ type Options struct {
 	Hooks Hooks
 }
 
-// withDefaults returns a copy of o in which zero fields have their default values.
+// withDefaults returns a copy of o with the default values in its zero fields.
 func (o Options) withDefaults() Options {
 	if o.Enforce == nil {
 		o.Enforce = []Enforcement{EnforcePods}
@@ -85,7 +85,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate returns the joined errors of all invalid options, or nil. Each error names the field and its value.
+// Validate returns the joined errors of all invalid options. It returns nil if all are valid. Each error names the field and
+// its value.
 func (o Options) Validate() error {
 	var errs []error
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {

@@ -44,8 +44,9 @@ type OrphanPlan struct {
 	Wake    time.Time   // end of the next back-off; zero: none
 }
 
-// PlanOrphans returns which of the cgroups in state.Found to remove, because their pods no longer exist. It plans nothing until
-// all sources have reported their pods, and never plans the cgroup of a pod that may run.
+// PlanOrphans returns which of the found cgroups to remove now, because their pods no longer exist. If a pod still has
+// volumes, its cgroup is only shrunk. It plans nothing until all sources have reported their pods. It never selects the
+// cgroup of a pod that may run.
 func PlanOrphans(state OrphanState) OrphanPlan {
 	var plan OrphanPlan
 	if !state.Complete {
@@ -76,7 +77,7 @@ func PlanOrphans(state OrphanState) OrphanPlan {
 	return plan
 }
 
-// retryPolicy returns the back-off after a failed removal of a cgroup.
+// retryPolicy returns the back-off after failed removals of a cgroup.
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }

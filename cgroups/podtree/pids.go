@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// MaxPIDs returns how many processes and threads the machine can have: the lower of kernel.pid_max and kernel.threads-max. proc
-// is normally os.DirFS("/proc").
+// MaxPIDs returns how many processes and threads the machine can have. It is the lower of kernel.pid_max and
+// kernel.threads-max. The argument proc is normally os.DirFS("/proc").
 func MaxPIDs(proc fs.FS) (int64, error) {
 	var least int64
 	for i, name := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {

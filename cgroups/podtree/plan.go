@@ -26,9 +26,9 @@ type Update struct {
 	KeepHigher bool
 }
 
-// Plan returns the limits to write to kubepods and then to the cgroups of the Burstable and BestEffort classes, computed from the
-// requests of pods. complete reports whether all sources have reported their pods. If it is false, pods are missing from the
-// sums, and the updates keep higher current values.
+// Plan returns the limits to write to kubepods, and then to the cgroups of the Burstable and BestEffort classes. They follow
+// from the requests of the pods. If complete is false, not all sources have reported their pods: the sums are too low, and
+// the updates keep higher current values.
 func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	opts = opts.withDefaults()
 	sum := sumRequests(pods)
@@ -50,7 +50,8 @@ func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	}
 }
 
-// kubepodsResources returns the resources to limit kubepods to. This is the capacity, minus System and Kube if pods are enforced.
+// kubepodsResources returns the resources that kubepods is limited to. This is the capacity. If pods are enforced, System
+// and Kube are subtracted.
 func (o *Options) kubepodsResources() corev1.ResourceList {
 	capacity := o.Capacity
 	if o.MaxPIDs > 0 {
@@ -63,8 +64,8 @@ func (o *Options) kubepodsResources() corev1.ResourceList {
 	return o.Reserved.ForPods(capacity)
 }
 
-// setQOSReservedLimits sets memory.max of burstable and bestEffort. It is the memory for pods minus Options.QOSReserved percent
-// of the memory requests of all higher QoS classes, whose sums are in sum.
+// setQOSReservedLimits sets memory.max of the burstable and besteffort cgroups. It is the memory for pods minus a part of
+// the memory requests of all higher QoS classes. The part is Options.QOSReserved percent, and sum has the requests.
 func (o *Options) setQOSReservedLimits(sum classRequests, burstable, bestEffort *cgroups.Resources) {
 	all := o.Reserved.ForPods(o.Capacity)[corev1.ResourceMemory]
 	if all.IsZero() {
@@ -94,7 +95,7 @@ func sumRequests(pods []*corev1.Pod) (sum classRequests) {
 	return sum
 }
 
-// addSaturated returns a+b, at most 2^63-1. A negative b counts as zero.
+// addSaturated returns a+b, or 2^63-1 if the sum is greater. A negative b counts as zero.
 func addSaturated(a, b int64) int64 {
 	if a > math.MaxInt64-max(b, 0) {
 		return math.MaxInt64
@@ -102,11 +103,11 @@ func addSaturated(a, b int64) int64 {
 	return a + max(b, 0)
 }
 
-// percentOf returns p percent of n, rounded down. It does not overflow.
+// percentOf returns p percent of n, rounded down. It cannot overflow.
 func percentOf(n, p int64) int64 { return n/100*p + n%100*p/100 }
 
-// ForPod returns the limits of the pod's cgroup on node. A field is zero or nil, and not written, if it does not limit the pod as
-// a whole; see [cgroups.ForPod].
+// ForPod returns the limits of the pod's cgroup on this node. A field that does not limit the pod as a whole is zero or nil,
+// and is not written; see [cgroups.ForPod].
 func ForPod(pod *corev1.Pod, node qos.Node) cgroups.Resources {
 	return cgroups.ForPod(qos.PodResources(pod, node), cgroups.PodOptions{
 		CPUPeriod:     uint64(node.CPUPeriod / time.Microsecond),

@@ -17,7 +17,7 @@ import (
 // errNotReady is the error of calls before Setup has succeeded.
 var errNotReady = errors.New("the pod cgroups are not set up")
 
-// Exists reports whether the cgroup of the pod exists. An error means that this is unknown.
+// Exists reports whether the cgroup of the pod exists. If it returns an error, this is unknown.
 func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	err := t.checkUID(string(pod.UID))
 	if err == nil {
@@ -32,11 +32,12 @@ func (t *Tree) Exists(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	return true, nil
 }
 
-// Ensure creates the cgroup of a pod with its limits. Call it before the pod sandbox is created and before each later container
-// start. A cgroup with processes keeps its limits, except that a CPU quota below 1 CPU is lifted: [Tree.Resize] changes limits.
+// Ensure creates the cgroup of a pod with its limits. Call it before the pod sandbox is created, and before each later
+// container start. It does not change the limits of a cgroup with processes, which [Tree.Resize] does. An exception is a CPU
+// quota below 1 CPU: Ensure lifts it.
 //
-// A quota below 1 CPU is not in force until [Tree.Limit], unless Options.QuotaFromStart is set. If the UID contains "pod", the
-// cgroup is created but is never removed as an orphan, see [cgroups.PodUID].
+// A quota below 1 CPU is not in force until [Tree.Limit] is called, unless Options.QuotaFromStart is set. If the UID
+// contains "pod", the cgroup is created but is never removed as an orphan, see [cgroups.PodUID].
 func (t *Tree) Ensure(ctx context.Context, pod *corev1.Pod) error {
 	t.requireRun()
 	err := t.ensurePod(ctx, pod)
@@ -83,12 +84,12 @@ func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 // in the pod's cgroup, for example runc init, use less than one CPU.
 const minStartCPUs = 1
 
-// Limit enforces the CPU quota of the pod's cgroup, which [Tree.Ensure] may have omitted or removed for a container start. Call
-// it when the containers run. Also call it for each running pod after a restart of the agent, which may have exited during a
-// start.
+// Limit enforces the CPU quota of the pod's cgroup. [Tree.Ensure] may have omitted or lifted the quota for a container
+// start. Call it when the containers run. Call it also for each running pod after a restart of the agent, which may have
+// exited during a start.
 //
-// It returns nil without a write if the quota is already in force or the pod has none. After a resize, pod must have the new
-// resources.
+// If the quota is already in force or the pod has none, Limit writes nothing and returns nil. After a resize, the pod must
+// have the new resources.
 func (t *Tree) Limit(ctx context.Context, pod *corev1.Pod) error {
 	r := ForPod(pod, t.opts.Node)
 	if r.CPUQuota <= 0 {
@@ -119,7 +120,7 @@ func (t *Tree) writeQuota(ctx context.Context, pod *corev1.Pod, r cgroups.Resour
 	return t.applyResources(ctx, OpUpdate, p, cgroups.Resources{CPUQuota: r.CPUQuota, CPUPeriod: r.CPUPeriod})
 }
 
-// hasQuota reports whether cgroup p already has the CPU quota and period of resources. It returns false if they cannot be read.
+// hasQuota reports whether the cgroup p already has this CPU quota and period. It returns false if they cannot be read.
 func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.Resources) bool {
 	if t.reader == nil {
 		return false
@@ -128,8 +129,8 @@ func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.R
 	return err == nil && current.CPUQuota == resources.CPUQuota && current.CPUPeriod == resources.CPUPeriod
 }
 
-// Remove kills the processes of the pod with this UID and removes its cgroup, which it searches in each QoS class. Call it after
-// the pod has terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
+// Remove kills the processes of the pod with this UID and removes its cgroup. It looks for the cgroup in each QoS class.
+// Call it after the pod has terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
 func (t *Tree) Remove(ctx context.Context, uid string) error {
 	err := t.checkUID(uid)
 	if err == nil {
@@ -158,7 +159,7 @@ func (t *Tree) removePod(ctx context.Context, uid string) error {
 	return errors.Join(errs...)
 }
 
-// checkUID returns an error if uid is empty or is no valid name of a cgroup.
+// checkUID returns an error if the UID is empty or cannot be in the name of a cgroup.
 func (t *Tree) checkUID(uid string) error {
 	if uid == "" {
 		return errors.New("the pod has no UID")
@@ -172,7 +173,7 @@ func (t *Tree) listProcs(ctx context.Context, p cgroups.Path) ([]int, error) {
 	return t.w.Procs(ctx, p)
 }
 
-// qosClasses returns the QoS classes, in the order in which a pod's cgroup is searched.
+// qosClasses returns the QoS classes. A pod's cgroup is searched in this order.
 func qosClasses() [3]cgroups.QOS {
 	return [...]cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}
 }

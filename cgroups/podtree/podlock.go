@@ -16,8 +16,8 @@ type podLocks struct {
 	busy map[string]chan struct{} // by UID; closed when the lock is released
 }
 
-// lockPod acquires the lock of the pod with this UID. The caller must call release. It returns an error if ctx ends during the
-// wait.
+// lockPod acquires the lock of the pod with this UID. The caller must call release. If ctx ends while it waits, it returns
+// an error.
 func (c *podLocks) lockPod(ctx context.Context, uid string) (release func(), err error) {
 	for {
 		c.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// removeOrphans searches for the cgroups of pods that no longer exist, every Options.OrphanPeriod until ctx ends. It removes each
-// in its own goroutine, because a removal may hang.
+// removeOrphans removes the cgroups of pods that no longer exist. It searches for them every Options.OrphanPeriod until ctx
+// ends. It removes each in its own goroutine, because a removal may hang.
 func (t *Tree) removeOrphans(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -51,8 +51,8 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 	}
 }
 
-// planRemovals plans which orphaned pod cgroups to remove, and marks them as busy. It lists the cgroups before it reads the pods:
-// the cgroup of a pod that starts in between is not listed.
+// planRemovals plans which cgroups of orphaned pods to remove, and marks them as busy. It lists the cgroups before it reads
+// the pods. The cgroup of a pod that starts in between is then not in the list.
 func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
 	found, err := t.findPodCgroups(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
 	return plan, nil
 }
 
-// findPodCgroups returns the existing pod cgroups of all QoS classes, with the UIDs of their pods.
+// findPodCgroups returns the existing cgroups of pods in all QoS classes. Each has the UID of its pod.
 func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
@@ -110,8 +110,8 @@ func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	return found, nil
 }
 
-// removeOrphan removes found, the cgroup of an orphaned pod. If shrink is true, because the pod still has volumes, it keeps the
-// cgroup and lowers its CPU shares to the minimum. It first waits for one of slots, which limit the concurrent removals.
+// removeOrphan removes the cgroup of an orphaned pod. If shrink is true, because the pod still has volumes, it only lowers
+// the CPU shares of the cgroup to the minimum. It first waits for one of the slots, which limit the concurrent removals.
 func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodCgroup, shrink bool) {
 	select {
 	case slots <- struct{}{}:
@@ -141,7 +141,7 @@ func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodC
 	}
 }
 
-// recordRemoval records err, the result of removeOrphan, for [Tree.Status] and the next attempt. It logs the result and calls
+// recordRemoval records the result of removeOrphan for [Tree.Status] and for the next attempt. It logs the result and calls
 // Hooks.OrphanProcessed.
 func (t *Tree) recordRemoval(found PodCgroup, shrink bool, err error) {
 	t.mu.Lock()
@@ -184,7 +184,7 @@ func (o *orphan) toOrphan(p cgroups.Path) Orphan {
 	}
 }
 
-// listOrphans returns the orphaned cgroups, sorted by path. The caller holds t.mu.
+// listOrphans returns the cgroups of orphaned pods, sorted by path. The caller holds t.mu.
 func (t *Tree) listOrphans() []Orphan {
 	var list []Orphan
 	for p, o := range t.orphans {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// ParseReserved parses systemReserved or kubeReserved of a kubelet configuration, for example {"cpu": "100m", "memory": "200Mi",
-// "ephemeral-storage": "1Gi", "pid": "1000"}. It rounds CPU to the nearest millicore.
+// ParseReserved parses systemReserved or kubeReserved of a kubelet configuration. An example is {"cpu": "100m", "memory":
+// "200Mi", "ephemeral-storage": "1Gi", "pid": "1000"}. CPU is rounded to the nearest millicore.
 func ParseReserved(values map[string]string) (corev1.ResourceList, error) {
 	list := make(corev1.ResourceList, len(values))
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -38,7 +38,7 @@ func ParseReserved(values map[string]string) (corev1.ResourceList, error) {
 	return list, nil
 }
 
-// checkReserved returns an error if name is no resource to reserve, or quantity is invalid for it.
+// checkReserved returns an error if the resource cannot be reserved, or if the quantity is negative.
 func checkReserved(name corev1.ResourceName, quantity resource.Quantity) error {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, ResourcePIDs:
@@ -51,8 +51,8 @@ func checkReserved(name corev1.ResourceName, quantity resource.Quantity) error {
 	return nil
 }
 
-// Validate returns the joined errors of reservations that are invalid or together exceed capacity, or nil. Each error names the
-// resource and the quantities.
+// Validate returns the joined errors of the reservations, or nil. A reservation is an error if it is invalid, or if the sum
+// exceeds the capacity. Each error names the resource and the quantities.
 func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	var errs []error
 	for _, list := range []corev1.ResourceList{r.System, r.Kube} {
@@ -70,8 +70,8 @@ func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	return errors.Join(errs...)
 }
 
-// ParseQOSReserved parses qosReserved of a kubelet configuration, for example {"memory": "50%"}. percent is the part of the
-// memory requests of a QoS class that lower classes must not use; nil for an empty map.
+// ParseQOSReserved parses qosReserved of a kubelet configuration, for example {"memory": "50%"}. The result is the
+// percentage of the memory requests of a QoS class that lower classes must not use. It is nil if the map is empty.
 func ParseQOSReserved(values map[string]string) (percent *int64, err error) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if key != string(corev1.ResourceMemory) {

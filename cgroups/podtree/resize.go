@@ -34,9 +34,10 @@ type ResizeStep struct {
 	Size      cgroups.ContainerSize
 }
 
-// PlanResize returns the steps that resize a pod, those for memory before those for CPU. The limits of the pod grow before the
-// limits of its containers, and shrink after them. Containers that shrink precede containers that grow. It returns an error, and
-// no steps, if a memory limit would become as low as the current usage or lower; the error names each such limit.
+// PlanResize returns the steps that resize a pod. Steps for memory precede those for CPU. The limits of the pod grow before
+// those of its containers, and shrink after them. Containers that shrink precede containers that grow.
+//
+// It returns an error and no steps if a memory limit would not be above the current usage. The error names each such limit.
 func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	if err := checkResize(resize); err != nil {
 		return nil, err
@@ -49,8 +50,8 @@ func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	return append(memory, planResource(resize, corev1.ResourceCPU, current)...), nil
 }
 
-// checkResize returns an error if the resize lowers a memory limit to the current usage or below. The error has the kubelet's
-// text, which users see in pod conditions.
+// checkResize returns an error if the resize lowers a memory limit to the current usage or below. The error has the
+// kubelet's text, which users see in pod conditions.
 func checkResize(resize PodResize) error {
 	var errs []error
 	check := func(what string, from, to uint64, usage int64) {
@@ -70,8 +71,8 @@ func checkResize(resize PodResize) error {
 	return nil
 }
 
-// planResource returns the steps for one resource. current has the sizes of the containers by name before these steps, and is
-// updated to the sizes after them.
+// planResource returns the steps for one resource. The map current has the sizes of the containers by name; planResource
+// changes them to the sizes after the steps.
 func planResource(resize PodResize, resource corev1.ResourceName, current map[string]cgroups.ContainerSize) []ResizeStep {
 	grow, shrink := planPodSteps(resize.From, resize.To, resource)
 	order := slices.Clone(resize.Containers)
@@ -88,8 +89,8 @@ func planResource(resize PodResize, resource corev1.ResourceName, current map[st
 	return append(steps, shrink...)
 }
 
-// planPodSteps returns the steps for one resource of the pod's own cgroup. grow has the increases, with limits before requests.
-// shrink has the decreases, with limits after requests.
+// planPodSteps returns the steps for one resource of the pod's cgroup. The result grow has the steps that increase a value,
+// where limits precede requests. The result shrink has the steps that decrease a value, where requests precede limits.
 func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []ResizeStep) {
 	add := func(direction int, from, to cgroups.Resources) {
 		step := ResizeStep{Resource: resource, From: from, To: to}
@@ -117,8 +118,8 @@ func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (gro
 	return grow, shrink
 }
 
-// compareBytes returns a positive number if to is greater than from or from is nil, and a negative one if to is less. It returns
-// zero if they are equal or to is nil.
+// compareBytes returns a positive number if to is greater than from, a negative number if to is less, and otherwise zero. If
+// to is nil, nothing changes, and the result is zero. If from is nil, the result is positive.
 func compareBytes(to, from *int64) int {
 	switch {
 	case to == nil:
@@ -129,7 +130,8 @@ func compareBytes(to, from *int64) int {
 	return cmp.Compare(comparableLimit(*to), comparableLimit(*from))
 }
 
-// compareShares compares the CPU shares of to and from, as cmp.Compare does. It returns zero if to does not set them.
+// compareShares compares the CPU shares of to and from. The result is negative, zero or positive, as of cmp.Compare. If to
+// has no shares, it is zero.
 func compareShares(to, from cgroups.Resources) int {
 	if to.CPUShares == 0 {
 		return 0
@@ -137,8 +139,8 @@ func compareShares(to, from cgroups.Resources) int {
 	return cmp.Compare(to.CPUShares, from.CPUShares)
 }
 
-// compareQuota compares how many CPUs the quotas of to and from allow, as cmp.Compare does. It returns zero if to does not set a
-// quota.
+// compareQuota compares how many CPUs the quotas of to and from allow. The result is negative, zero or positive, as of
+// cmp.Compare. If to has no quota, it is zero.
 func compareQuota(to, from cgroups.Resources) int {
 	if to.CPUQuota == 0 {
 		return 0
@@ -146,7 +148,7 @@ func compareQuota(to, from cgroups.Resources) int {
 	return cmp.Compare(quotaCPUs(to), quotaCPUs(from))
 }
 
-// quotaCPUs returns how many CPUs the quota allows: zero if it is unset, and infinity if it is unlimited.
+// quotaCPUs returns how many CPUs the quota allows. It returns zero if no quota is set, and infinity if it is unlimited.
 func quotaCPUs(resources cgroups.Resources) float64 {
 	if resources.CPUQuota < 0 {
 		return math.Inf(1)
@@ -154,8 +156,8 @@ func quotaCPUs(resources cgroups.Resources) float64 {
 	return float64(resources.CPUQuota) / float64(cmp.Or(resources.CPUPeriod, cgroups.DefaultPeriod))
 }
 
-// resizeDirection returns a negative number if resize shrinks the resource of the container, a positive one if it grows, and zero
-// if it is unchanged. Limits are compared before requests.
+// resizeDirection reports how resize changes the resource of a container. It returns a negative number if the resource
+// shrinks, a positive number if it grows, and otherwise zero. Limits are compared first, then requests.
 func resizeDirection(resize cgroups.ContainerResize, resource corev1.ResourceName) int {
 	if resource == corev1.ResourceCPU {
 		return cmp.Or(cmp.Compare(limitOrMax(resize.To.CPULimit), limitOrMax(resize.From.CPULimit)),
@@ -175,8 +177,7 @@ func withResource(s cgroups.ContainerSize, resource corev1.ResourceName, other c
 	return s
 }
 
-// limitOrMax returns limit as a number to compare. Zero means no limit and becomes the largest uint64, which is more than any
-// limit.
+// limitOrMax returns a limit for comparisons. Zero means no limit, and becomes the largest uint64.
 func limitOrMax(limit int64) uint64 {
 	if limit <= 0 {
 		return math.MaxUint64
@@ -184,8 +185,8 @@ func limitOrMax(limit int64) uint64 {
 	return uint64(limit)
 }
 
-// String returns the step as text, for example "pod memory.max 2147483648". For a container the text has request and limit:
-// "container web memory 1073741824/2147483648".
+// String returns the step as text. An example is "pod memory.max 2147483648". For a container the text has the request and
+// the limit, for example "container web memory 1073741824/2147483648".
 func (s ResizeStep) String() string {
 	request, limit := s.Size.MemoryRequest, s.Size.MemoryLimit
 	if s.Resource == corev1.ResourceCPU {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 )
 
-// Setup creates kubepods and the QoS class cgroups with their limits, and limits the reserved cgroups, which must exist. It may
-// be called again, and then corrects limits that differ.
+// Setup creates kubepods and the QoS class cgroups with their limits. It also limits the reserved cgroups, which must exist.
+// A later call corrects limits that differ.
 //
-// It returns an error if pods could not run, or if an enforced reservation cannot be written. If kubepods exists but its limits
-// cannot be written now, mostly because of its memory usage, Setup calls Hooks.LimitsEnforced with the error, and [Tree.Run]
-// retries.
+// It returns an error if pods could not run, or if an enforced reservation cannot be written. If kubepods exists but its
+// limits cannot be written now, mostly because of its memory usage, this is no error: Setup calls Hooks.LimitsEnforced with
+// the cause, and [Tree.Run] retries.
 func (t *Tree) Setup(ctx context.Context) error {
 	if err := t.checkExists(ctx, t.opts.Root); err != nil {
 		return fmt.Errorf("root of the pod cgroups: %w", err)

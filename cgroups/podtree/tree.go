@@ -55,9 +55,9 @@ type Tree struct {
 	orphanErr error // error of the last search for orphans
 }
 
-// New returns a Tree that manages cgroups through driver w. It writes nothing and starts no goroutine: see [Tree.Setup] and
-// [Tree.Run]. For the tree of a lifecycle.Reconciler pods is nil, because the Reconciler calls [Tree.Follow]. The error names a
-// nil w or invalid options.
+// New returns a Tree that manages cgroups through the driver w. It writes nothing and starts no goroutine: see [Tree.Setup]
+// and [Tree.Run]. For the tree of a lifecycle.Reconciler, pass nil for pods, because the Reconciler calls [Tree.Follow]. It
+// returns an error if w is nil or an option is invalid.
 func New(w Cgroups, pods Pods, opts Options) (*Tree, error) {
 	if err := required.Args("podtree.New", required.Arg{Name: "w", Value: w, Hint: "a *driver.Driver"}); err != nil {
 		return nil, err
@@ -87,8 +87,9 @@ type namer interface {
 	Name(p cgroups.Path) (string, error)
 }
 
-// CgroupParent returns a function for podspec.Options.CgroupParent, which returns the name of the pod's cgroup. The name is ""
-// for a pod with an invalid UID, which [Tree.Ensure] rejects. The function is nil if the driver has no method Name.
+// CgroupParent returns a function that returns the name of a pod's cgroup. It is meant for podspec.Options.CgroupParent. The
+// function returns "" for a pod with an invalid UID, which [Tree.Ensure] rejects. If the driver has no method Name,
+// CgroupParent returns nil.
 func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
 	n, ok := t.w.(namer)
 	if !ok {
@@ -100,7 +101,7 @@ func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
 	}
 }
 
-// Node returns Options.Node, for podspec.Options.Node. If its MemoryCapacity is zero, it is set to the memory in
+// Node returns Options.Node for use as podspec.Options.Node. If its MemoryCapacity is zero, the result has the memory in
 // Options.Capacity.
 func (t *Tree) Node() qos.Node {
 	n := t.opts.Node
@@ -120,9 +121,9 @@ func (t *Tree) Status() Status {
 	return Status{Ready: t.ready, Cgroups: slices.Clone(t.results), Orphans: t.listOrphans(), OrphanErr: t.orphanErr}
 }
 
-// Run updates the limits of kubepods and the QoS class cgroups after changes of the pods, and removes orphaned pod cgroups. It
-// returns nil when ctx has ended and all its goroutines have returned. Call it once, after [Tree.Setup]; a second call returns an
-// error at once.
+// Run updates the limits of kubepods and the QoS class cgroups when the pods change. It also removes the cgroups of orphaned
+// pods. It returns nil when ctx has ended and all its goroutines have returned. Call it once, after [Tree.Setup]; a second
+// call returns an error at once.
 func (t *Tree) Run(ctx context.Context) error {
 	if err := t.guard.Begin(); err != nil {
 		return fmt.Errorf("podtree.Tree: %w", err)
@@ -145,12 +146,12 @@ func (t *Tree) isReady() bool {
 	return t.ready
 }
 
-// applyResources calls Apply of the driver with a timeout, and then Hooks.CgroupWritten.
+// applyResources calls the driver's method Apply with a timeout. It then calls Hooks.CgroupWritten.
 func (t *Tree) applyResources(ctx context.Context, op Op, p cgroups.Path, resources cgroups.Resources) error {
 	return t.callWriter(ctx, op, p, func(ctx context.Context) error { return t.w.Apply(ctx, p, resources) })
 }
 
-// removeCgroup calls Remove of the driver with a timeout, and then Hooks.CgroupWritten.
+// removeCgroup calls the driver's method Remove with a timeout. It then calls Hooks.CgroupWritten.
 func (t *Tree) removeCgroup(ctx context.Context, p cgroups.Path) error {
 	return t.callWriter(ctx, OpDestroy, p, func(ctx context.Context) error { return t.w.Remove(ctx, p) })
 }

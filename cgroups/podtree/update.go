@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// updateLoop writes the limits of kubepods and the QoS class cgroups whenever the pods change. Every Options.Period it writes all
-// of them again, because another program may have changed them.
+// updateLoop writes the limits of kubepods and the QoS class cgroups whenever the pods change. It also writes all of them
+// every Options.Period, because another program may have changed them.
 func (t *Tree) updateLoop(ctx context.Context) {
 	tick := time.NewTicker(t.opts.Period)
 	defer tick.Stop()
@@ -29,8 +29,8 @@ func (t *Tree) updateLoop(ctx context.Context) {
 	}
 }
 
-// writeUpdates plans the limits and writes each update that differs from its entry in written. It replaces the entry after
-// success, and deletes it after an error.
+// writeUpdates computes the limits, and writes those that differ from the map written. After a successful write it stores
+// the update in the map. After an error it deletes the entry.
 func (t *Tree) writeUpdates(ctx context.Context, written map[cgroups.Path]Update) {
 	if !t.isReady() {
 		return
@@ -54,7 +54,7 @@ func (t *Tree) writeUpdates(ctx context.Context, written map[cgroups.Path]Update
 	}
 }
 
-// reportProtected calls Hooks.MemoryProtected if memory.min or memory.low of kubepods differ from the previous call.
+// reportProtected calls Hooks.MemoryProtected if memory.min or memory.low of kubepods has changed since the previous call.
 func (t *Tree) reportProtected(kubepods cgroups.Resources) {
 	if kubepods.MemoryMin == nil {
 		return // no memory protection on cgroup v1

@@ -23,7 +23,7 @@ type OveruseError struct {
 	Usage int64 // bytes
 }
 
-// Error returns the cgroup, the limit and the memory usage as text.
+// Error returns a text with the cgroup, the limit and the memory usage.
 func (e *OveruseError) Error() string {
 	return fmt.Sprintf("limit memory of cgroup %s to %d bytes: %d are in use", e.Path.Cgroupfs(), e.Limit, e.Usage)
 }
@@ -38,13 +38,15 @@ func (t *Tree) writeUpdate(ctx context.Context, update Update) error {
 	return err
 }
 
-// isOveruse reports whether err is an [OveruseError]: only a memory limit below the usage was not written.
+// isOveruse reports whether err is an [OveruseError]. In this case all limits were written except a memory limit below the
+// usage.
 func isOveruse(err error) bool {
 	_, ok := errors.AsType[*OveruseError](err)
 	return ok
 }
 
-// applyUpdate writes the limits of update. It omits a memory limit below the usage, and then returns an [OveruseError].
+// applyUpdate writes the limits of an update. If a memory limit is below the usage, it does not write this limit and returns
+// an [OveruseError].
 func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	op := OpUpdate
 	var skipped error
@@ -62,8 +64,9 @@ func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	return skipped
 }
 
-// dropUnsafeLimits removes limits from update that would harm running pods. It never lets a new memory limit fall below the
-// usage, which is reported as an [OveruseError]. With update.KeepHigher it also removes limits below the current ones.
+// dropUnsafeLimits removes the limits from the update that would harm running pods. These are memory limits below the usage,
+// for which it returns an [OveruseError]. With update.KeepHigher, CPU shares and memory protection below the current values
+// are removed too.
 func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	if t.reader == nil || update.Resources.MemoryMax == nil && !update.KeepHigher {
 		return nil
@@ -89,7 +92,7 @@ func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	return adjustMemoryLimit(update, s.Memory)
 }
 
-// dropDecreases unsets CPUShares, MemoryMin and MemoryLow in resources where the new value is not above the value in current.
+// dropDecreases unsets CPUShares, MemoryMin and MemoryLow in resources if they do not exceed the current values.
 func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	if resources.CPUShares <= current.CPUShares {
 		resources.CPUShares = 0
@@ -104,8 +107,8 @@ func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	}
 }
 
-// adjustMemoryLimit returns an [OveruseError] if the memory limit of update is below the usage in stats. It then removes the
-// limit, or with LimitToUsage sets it to the usage.
+// adjustMemoryLimit returns an [OveruseError] if the memory limit of the update is below the usage. It then also removes
+// this limit from the update. With update.LimitToUsage it changes the limit to the usage instead.
 func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
 	limit, used := *update.Resources.MemoryMax, int64(min(stats.WorkingSet(), math.MaxInt64))
 	if used <= limit {
@@ -118,7 +121,7 @@ func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
 	return &OveruseError{Path: update.Path, Limit: limit, Usage: used}
 }
 
-// comparableLimit returns limit, or the largest int64 if limit is negative, which means unlimited.
+// comparableLimit returns a limit for comparisons. A negative limit means unlimited, and becomes the largest int64.
 func comparableLimit(limit int64) int64 {
 	if limit < 0 {
 		return math.MaxInt64
@@ -126,7 +129,7 @@ func comparableLimit(limit int64) int64 {
 	return limit
 }
 
-// checkExists returns nil if cgroup p exists, and [fs.ErrNotExist] if it does not.
+// checkExists returns nil if the cgroup p exists. If it does not, the error wraps [fs.ErrNotExist].
 func (t *Tree) checkExists(ctx context.Context, p cgroups.Path) error {
 	ctx, cancel := context.WithTimeout(ctx, t.opts.Timeout)
 	defer cancel()
@@ -134,8 +137,8 @@ func (t *Tree) checkExists(ctx context.Context, p cgroups.Path) error {
 	return err
 }
 
-// recordResult records err, the result of writing update, for [Tree.Status]. It logs the result and calls Hooks.LimitsEnforced,
-// except for a success that follows a success.
+// recordResult records the result of a write for [Tree.Status]. If the write failed, or succeeded after a failure or for the
+// first time, it also logs the result and calls Hooks.LimitsEnforced. The hook is not called for updates with LimitToUsage.
 func (t *Tree) recordResult(update Update, err error) {
 	t.mu.Lock()
 	i := slices.IndexFunc(t.results, func(o WriteResult) bool { return o.Path == update.Path })

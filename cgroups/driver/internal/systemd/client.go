@@ -42,7 +42,8 @@ type Socket struct {
 	Bus  bool // a message bus that systemd is connected to
 }
 
-// SystemSockets returns the sockets of the host: the socket of the system bus, and the private socket of systemd.
+// SystemSockets returns the sockets to connect to on a host. These are the socket of the system bus, and the private socket
+// of systemd.
 func SystemSockets() []Socket {
 	return []Socket{
 		{Path: "/run/dbus/system_bus_socket", Bus: true},
@@ -60,7 +61,7 @@ type Client struct {
 	closed bool
 }
 
-// New returns a client. It connects to systemd when a method is first called.
+// New returns a client. The client connects to systemd when a method is first called.
 func New(opts Options) *Client {
 	if len(opts.Sockets) == 0 {
 		opts.Sockets = SystemSockets()
@@ -70,7 +71,7 @@ func New(opts Options) *Client {
 	return &Client{opts: opts, dial: make(chan struct{}, 1)}
 }
 
-// Version returns the version of systemd, for example 252. It connects only once, without retries.
+// Version returns the version of systemd, for example 252. It tries to connect only once.
 func (c *Client) Version(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -81,7 +82,7 @@ func (c *Client) Version(ctx context.Context) (int, error) {
 	return conn.version, nil
 }
 
-// Close closes the connection, so that running calls fail. Later calls fail too.
+// Close closes the connection. Running calls and all later calls fail.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	conn := c.conn
@@ -93,8 +94,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// callWithRetry calls f with a connection until systemd replies, even if it replies with an error. f may be called several times:
-// after a lost connection it is unknown whether systemd has executed the call.
+// callWithRetry calls f with a connection until systemd replies; the reply may be an error. It may call f several times,
+// because after a lost connection it is unknown whether systemd has executed the call.
 func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
@@ -110,7 +111,7 @@ func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *con
 	}
 }
 
-// tryCall connects if necessary and calls f once. retry is true if err may disappear in another attempt.
+// tryCall connects if necessary, and calls f once. It returns retry true if another attempt may succeed.
 func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) error) (retry bool, err error) {
 	conn, err := c.ensureConnected(ctx)
 	if err != nil {
@@ -135,16 +136,16 @@ func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) err
 	return false, err
 }
 
-// isUnavailable reports whether the D-Bus error with this name means that systemd is not connected to the bus. While systemd
-// re-executes itself, it is disconnected for a moment, and calls just before get no reply.
+// isUnavailable reports whether the D-Bus error with this name means that systemd is not connected to the bus. This happens
+// for a moment when systemd re-executes itself. Calls just before get no reply.
 func isUnavailable(name string) bool {
 	why, ok := strings.CutPrefix(name, "org.freedesktop.DBus.Error.")
 	return ok && (slices.Contains([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner", "Disconnected"}, why) ||
 		strings.HasPrefix(why, "Spawn."))
 }
 
-// ensureConnected returns the connection to systemd, and connects if there is none. Concurrent callers wait for one connection
-// attempt.
+// ensureConnected returns the connection to systemd. If there is none, it connects. Concurrent callers share one attempt to
+// connect.
 func (c *Client) ensureConnected(ctx context.Context) (*conn, error) {
 	select {
 	case c.dial <- struct{}{}:
@@ -175,7 +176,7 @@ func (c *Client) ensureConnected(ctx context.Context) (*conn, error) {
 	return conn, nil
 }
 
-// dropConn closes conn, which is broken. The next call then opens another connection.
+// dropConn closes a broken connection, so that the next call opens another one.
 func (c *Client) dropConn(conn *conn) {
 	c.mu.Lock()
 	if c.conn == conn {

@@ -44,8 +44,8 @@ type conn struct {
 	version int
 }
 
-// dialAny connects to the first of sockets on which systemd replies. Each socket has an equal share of timeout, so that a hanging
-// one leaves time for the next.
+// dialAny tries the sockets in order, and returns a connection to the first one on which systemd replies. Each socket gets
+// an equal share of the timeout, so that a hanging socket leaves time for the next.
 func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*conn, error) {
 	var failed error
 	for _, s := range sockets {
@@ -64,8 +64,8 @@ func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*con
 	return nil, failed
 }
 
-// dialSocket connects to a socket and performs the handshake. Some calls of the D-Bus library take no context; they end because
-// the socket is closed when ctx ends, and has the write timeout.
+// dialSocket connects to a socket and performs the handshake. Some calls of the D-Bus library take no context. They end
+// nevertheless, because the socket is closed when ctx ends and has a write timeout.
 func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*conn, error) {
 	raw, err := new(net.Dialer).DialContext(ctx, "unix", socket.Path)
 	if err != nil {
@@ -88,8 +88,8 @@ func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*con
 	return c, nil
 }
 
-// handshake authenticates, subscribes to the results of jobs, and reads systemd's version. A version proves that systemd itself
-// replies.
+// handshake authenticates, subscribes to the results of jobs, and reads the version of systemd. The version proves that
+// systemd itself replies.
 func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	if err := c.bus.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
 		return wrapStep(ctx, "authenticate", err)
@@ -110,8 +110,8 @@ func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	return err
 }
 
-// queryVersion reads the version of systemd. It repeats the query with a growing timeout: on its private socket, systemd 252 may
-// delay a message that arrives with the end of the authentication until another message arrives.
+// queryVersion reads the version of systemd. It repeats the query with a growing timeout. On its private socket, systemd 252
+// may not process a message until another one arrives, if the first message arrives with the end of the authentication.
 func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	for timeout := firstDelay; ; timeout *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
@@ -123,8 +123,8 @@ func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	}
 }
 
-// wrapStep returns err with step, the name of a part of the handshake, in its text. If ctx has ended, which closes the socket, it
-// wraps the error of ctx instead.
+// wrapStep adds the name of a step of the handshake to err. If ctx has ended, which closes the socket, it wraps the error of
+// ctx instead.
 func wrapStep(ctx context.Context, step string, err error) error {
 	return fmt.Errorf("%s: %w", step, cmp.Or(ctx.Err(), err))
 }
@@ -134,7 +134,7 @@ func (c *conn) callManager(ctx context.Context, method string, args ...any) *dbu
 	return c.busObject(managerPath).CallWithContext(ctx, manager+"."+method, 0, args...)
 }
 
-// readProperty reads the named property of the object at path and stores it in value, which must be a pointer.
+// readProperty reads a property of the object at path, and stores it in *value. The argument value must be a pointer.
 func (c *conn) readProperty(ctx context.Context, path dbus.ObjectPath, iface, name string, value any) error {
 	return c.busObject(path).CallWithContext(ctx, getProperty, 0, iface, name).Store(value)
 }
@@ -146,13 +146,13 @@ func (c *conn) isLost() bool { return c.wire.broken.Load() || !c.bus.Connected()
 // disconnected returns a channel that is closed when the connection is lost.
 func (c *conn) disconnected() <-chan struct{} { return c.bus.Context().Done() }
 
-// close closes the connection. It closes the socket before the D-Bus library, which waits for running writes.
+// close closes the connection. It closes the socket first, because the D-Bus library waits for running writes.
 func (c *conn) close() {
 	_ = c.wire.Close()
 	_ = c.bus.Close()
 }
 
-// parseVersion returns the major version in text, for example 252 for "252.38-1~deb12u1" and 245 for "v245.4-1.fc32".
+// parseVersion returns the major version of systemd, for example 252 for "252.38-1~deb12u1" and 245 for "v245.4-1.fc32".
 func parseVersion(text string) (int, error) {
 	digits := strings.TrimPrefix(text, "v")
 	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -173,10 +173,10 @@ type wire struct {
 	broken  atomic.Bool // a message may have been sent in part
 }
 
-// Read reads through a buffer, because the D-Bus library reads few bytes at a time.
+// Read reads from the socket through a buffer, because the D-Bus library reads only a few bytes at a time.
 func (w *wire) Read(data []byte) (int, error) { return w.in.Read(data) }
 
-// Write writes data to the socket. It fails if systemd does not read data within the timeout.
+// Write writes data to the socket. It returns an error if systemd does not read the data within the timeout.
 func (w *wire) Write(data []byte) (int, error) {
 	_ = w.socket.SetWriteDeadline(time.Now().Add(w.timeout)) // fails where Write does
 	n, err := w.socket.Write(data)

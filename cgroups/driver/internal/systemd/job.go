@@ -41,7 +41,7 @@ type jobResult struct {
 	text string // "done", "canceled", "timeout", "failed", "dependency", "skipped" or another result of systemd
 }
 
-// watchUnit returns a watch that collects the results of all jobs of a unit. The caller must call its stop.
+// watchUnit returns a watch that collects the results of all jobs of a unit. The caller must call its method stop.
 func (j *jobs) watchUnit(unit string) *jobWatch {
 	w := &jobWatch{jobs: j, unit: unit, results: make(chan jobResult, 8)}
 	j.mu.Lock()
@@ -61,8 +61,8 @@ func (w *jobWatch) stop() {
 	}
 }
 
-// DeliverSignal implements [dbus.SignalHandler]. It sends the result of a job to the watches of its unit and never blocks. If the
-// channel of a watch is full, it drops the result, and awaitJob reads the state of the unit instead.
+// DeliverSignal implements [dbus.SignalHandler]. It passes the result of a job to the watches of its unit. It never blocks:
+// if a watch is full, it drops the result, and awaitJob reads the state of the unit instead.
 func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 	if iface != manager || name != jobRemoved {
 		return
@@ -88,8 +88,9 @@ func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 // errCanceled is the result of a job that a conflicting job has replaced, for example a start by a stop.
 var errCanceled = errors.New("job ended: canceled")
 
-// runJob calls method, which queues a job for unit. It waits until the job has ended and the unit is in wantState. If another job
-// cancels the job, it calls method again. args returns the arguments of method for a connection.
+// runJob calls a method that queues a job for the unit. It waits until the job has ended, and checks that the unit is in
+// wantState. If another job has cancelled the job, it calls the method again. The function args returns the arguments of the
+// method.
 func (c *Client) runJob(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.JobTimeout)
 	defer cancel()
@@ -105,7 +106,8 @@ func (c *Client) runJob(ctx context.Context, unit, wantState, method string, arg
 	}
 }
 
-// runJobOnce calls method once, and waits until its job has ended and unit is in wantState.
+// runJobOnce calls a method that queues a job for the unit. It waits until the job has ended, and returns nil if the unit is
+// in wantState.
 func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	var (
 		w    *jobWatch
@@ -127,8 +129,8 @@ func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string,
 	return c.awaitJob(ctx, w, job, wantState, lost)
 }
 
-// awaitJob waits until job has ended, and returns nil if it has succeeded. The result arrives in watch. If the connection is
-// lost, which closes lost, the result may not arrive, so awaitJob also reads the state of the unit.
+// awaitJob waits until the job has ended, and returns nil if it was successful. The result arrives in watch, unless the
+// connection is lost, which closes the channel lost. Therefore it also reads the state of the unit.
 func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()

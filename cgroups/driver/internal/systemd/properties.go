@@ -28,7 +28,8 @@ func newProperty(name string, value any) Property {
 	return Property{Name: name, Value: dbus.MakeVariant(value)}
 }
 
-// isEqual reports whether current, the value that a unit has, equals the value of p. It ignores trailing zero bytes of a CPU set.
+// isEqual reports whether a unit already has the value of p. The argument is the current value of the unit. Trailing zero
+// bytes of a CPU set are ignored.
 func (p Property) isEqual(current dbus.Variant) bool {
 	if want, ok := p.Value.Value().([]byte); ok {
 		got, ok := current.Value().([]byte)
@@ -37,7 +38,7 @@ func (p Property) isEqual(current dbus.Variant) bool {
 	return current.Value() == p.Value.Value()
 }
 
-// minVersion returns the systemd version that introduced the named property, or zero for an old property. Earlier versions reject
+// minVersion returns the first systemd version with this property, or zero if all versions have it. Earlier versions reject
 // a unit with this property.
 func minVersion(name string) int {
 	switch name {
@@ -51,12 +52,12 @@ func minVersion(name string) int {
 	return 0
 }
 
-// Properties converts limits to slice properties. It also returns the limits to write to the kernel's files afterwards, with the
-// quota as systemd rounds it, see [cgroups.SystemdQuota].
+// Properties converts limits to properties of a slice. It also returns the limits to write to the kernel's files afterwards;
+// they contain the quota as systemd rounds it, see [cgroups.SystemdQuota].
 //
-// Files in Unified that have a property are converted too if their value is a simple one. The following have no property: swap on
-// v1, huge pages, memory.oom.group, and all other files in Unified. On v1 the property names are those from before cgroup v2, as
-// in runc, and CPU shares keep their unit.
+// Files in Unified that have a property are converted too if their value is a simple one. The following have no property:
+// swap on v1, huge pages, memory.oom.group, and all other files in Unified. On v1 the names of properties are those before
+// cgroup v2, as in runc, and CPU shares keep their unit.
 func Properties(resources cgroups.Resources, v1 bool, formula cgroups.WeightFormula) ([]Property, cgroups.Resources, error) {
 	var props propertyList
 	if v1 {
@@ -91,8 +92,9 @@ type propertyList []Property
 
 func (l *propertyList) addProperty(name string, value any) { *l = append(*l, newProperty(name, value)) }
 
-// addLimit adds a limit of bytes or tasks, unless value is nil. A negative value means no limit. A lower limit than least is
-// raised to least: systemd rejects zero for some properties, and with a limit of 1 nothing can run either.
+// addLimit adds a limit of bytes or tasks. It does nothing if value is nil. A negative value means no limit. A smaller value
+// than least becomes least: systemd rejects zero for some properties, and a limit of 1 does not allow anything to run
+// either.
 func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	switch {
 	case value == nil:
@@ -103,8 +105,8 @@ func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	}
 }
 
-// addQuota adds CPU quota and period unless they are zero. It returns both as systemd rounds them. A quota without a period gets
-// the default period, even if the slice currently has another one.
+// addQuota adds the CPU quota and the period, and returns both as systemd rounds them. Zero means that a value is not set. A
+// quota without a period gets the default period, even if the slice has another one at present.
 func (l *propertyList) addQuota(quota int64, period uint64) (roundedQuota int64, roundedPeriod uint64) {
 	if quota != 0 && period == 0 {
 		period = cgroups.DefaultPeriod
@@ -120,7 +122,8 @@ func (l *propertyList) addQuota(quota int64, period uint64) (roundedQuota int64,
 	return quota, period
 }
 
-// addSet adds text, a list of CPUs or memory nodes, as a bit mask for systemd: eight per byte, lowest bit first.
+// addSet adds a list of CPUs or memory nodes. For systemd it is a bit mask with eight numbers per byte, the lowest bit
+// first.
 func (l *propertyList) addSet(name, text string) error {
 	if text == "" {
 		return nil
@@ -140,8 +143,8 @@ func (l *propertyList) addSet(name, text string) error {
 	return nil
 }
 
-// effectiveWeight returns the cpu.weight that results from resources. A valid weight in Unified replaces the weight computed from
-// CPUShares, because it is written later.
+// effectiveWeight returns the cpu.weight that follows from resources. A valid weight in Unified replaces the weight that
+// follows from CPUShares, because it is written later.
 func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula) uint64 {
 	w, err := strconv.ParseUint(strings.TrimSpace(resources.Unified["cpu.weight"]), 10, 64)
 	if err == nil && w >= cgroups.MinWeight && w <= cgroups.MaxWeight {
@@ -150,8 +153,8 @@ func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula)
 	return cgroups.WeightFromShares(resources.CPUShares, formula)
 }
 
-// moveUnifiedToFields moves values from Unified to the fields with the same meaning, so that they become properties. It leaves
-// values that it cannot parse: the kernel accepts more formats, and rejects invalid values itself.
+// moveUnifiedToFields moves values in Unified to the fields with the same meaning, so that they become properties. Values
+// that it cannot parse stay in Unified, because the kernel accepts more formats and rejects invalid values itself.
 func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	limits := map[string]**int64{
 		"memory.min": &resources.MemoryMin, "memory.low": &resources.MemoryLow, "memory.high": &resources.MemoryHigh, "memory.max": &resources.MemoryMax,
@@ -177,8 +180,8 @@ func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	return resources
 }
 
-// setQuotaFromText sets CPUQuota and CPUPeriod from text, the content of cpu.max. Without a period it uses the default. It
-// returns false, and sets nothing, if text is invalid.
+// setQuotaFromText sets CPUQuota and CPUPeriod to the values in text, the content of cpu.max. If the period is missing, it
+// uses the default. If text is invalid, it sets nothing and returns false.
 func setQuotaFromText(resources *cgroups.Resources, text string) bool {
 	if !strings.Contains(text, " ") {
 		text += " " + strconv.Itoa(cgroups.DefaultPeriod)

@@ -41,8 +41,9 @@ type Slice struct {
 	Properties  []Property
 }
 
-// Ensure starts the slice with its properties; started is true then. If the slice is already running, it changes the properties
-// that differ, until the next boot. It skips properties that this version of systemd does not have.
+// Ensure starts a slice with its properties, and returns started true. If the slice is already running, it changes the
+// properties that differ; the change lasts until the next boot. It skips properties that this version of systemd does not
+// have.
 func (c *Client) Ensure(ctx context.Context, slice Slice) (started bool, err error) {
 	// Starting first needs one call and one job for a new slice. For a running slice the resulting error is cheap.
 	err = c.startTransient(ctx, slice)
@@ -58,7 +59,8 @@ func (c *Client) Ensure(ctx context.Context, slice Slice) (started bool, err err
 	return false, nil
 }
 
-// updateKnown changes the properties of a slice that systemd has loaded. If the slice is not active, it starts it first.
+// updateKnown changes the properties of a slice that systemd has loaded. If the slice is not active, it starts the slice
+// first.
 func (c *Client) updateKnown(ctx context.Context, slice Slice) error {
 	current, err := c.getProperties(ctx, slice.Unit)
 	if err != nil {
@@ -75,8 +77,8 @@ func (c *Client) updateKnown(ctx context.Context, slice Slice) error {
 	return c.updateProperties(ctx, slice, current)
 }
 
-// startKnown starts a slice that systemd has loaded but that is not active. The slice may have failed, have a unit file, or be
-// about to stop, start or be unloaded.
+// startKnown starts a slice that systemd has loaded but that is not active. Such a slice has failed, has a unit file, or is
+// about to stop, to start or to be unloaded.
 func (c *Client) startKnown(ctx context.Context, slice Slice) error {
 	if err := c.startTransient(ctx, slice); !isError(err, errUnitExists) {
 		return err
@@ -84,7 +86,7 @@ func (c *Client) startKnown(ctx context.Context, slice Slice) error {
 	return c.runJob(ctx, slice.Unit, active, "StartUnit", func(*conn) []any { return []any{slice.Unit, replace} })
 }
 
-// startTransient creates and starts the unit. Its limits are in force from the start.
+// startTransient creates and starts a slice. Its limits are in force from the start.
 func (c *Client) startTransient(ctx context.Context, slice Slice) error {
 	return c.runJob(ctx, slice.Unit, active, "StartTransientUnit", func(conn *conn) []any {
 		return []any{slice.Unit, replace, conn.dropUnsupported(append(slice.creationProperties(), slice.changeableProperties()...)), []auxiliary{}}
@@ -97,8 +99,9 @@ type auxiliary struct {
 	Properties []Property
 }
 
-// creationProperties returns the properties that can be set only when the unit is created. CollectMode makes systemd unload the
-// unit even after a failure. On v2 each slice gets a CPU weight, because accounting alone does not enable the cpu controller.
+// creationProperties returns the properties that must be set when the unit is created. CollectMode makes systemd unload the
+// unit even after a failure. On v2 each slice gets a CPU weight, because accounting alone does not enable the cpu
+// controller.
 func (s Slice) creationProperties() []Property {
 	props := []Property{
 		newProperty("Description", s.Description),
@@ -112,7 +115,7 @@ func (s Slice) creationProperties() []Property {
 	return props
 }
 
-// changeableProperties returns the properties that can also be changed while the slice runs. The accounting properties make
+// changeableProperties returns the properties that can be changed while the slice runs. The accounting properties make
 // systemd enable the controllers.
 func (s Slice) changeableProperties() []Property {
 	io := "IOAccounting"
@@ -127,7 +130,7 @@ func (s Slice) changeableProperties() []Property {
 	}, s.Properties...)
 }
 
-// updateProperties sets the properties of a running slice that differ from current.
+// updateProperties sets those properties of a running slice that differ from its current properties.
 func (c *Client) updateProperties(ctx context.Context, slice Slice, current map[string]dbus.Variant) error {
 	return c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
 		differ := slices.DeleteFunc(conn.dropUnsupported(slice.changeableProperties()), func(p Property) bool { return p.isEqual(current[p.Name]) })
@@ -139,13 +142,13 @@ func (c *Client) updateProperties(ctx context.Context, slice Slice, current map[
 	})
 }
 
-// dropUnsupported removes from props the properties that this version of systemd does not have.
+// dropUnsupported returns props without the properties that this version of systemd does not have.
 func (c *conn) dropUnsupported(props []Property) []Property {
 	return slices.DeleteFunc(props, func(p Property) bool { return c.version < minVersion(p.Name) })
 }
 
-// Stop stops the slice and all units in it, and makes systemd unload it. It returns nil for an unknown unit. The caller must kill
-// the processes first, because systemd waits long before it kills them.
+// Stop stops a slice and all units in it, and makes systemd unload it. If systemd does not know the slice, it returns nil.
+// The caller must kill the processes first, because systemd waits a long time before it kills them.
 func (c *Client) Stop(ctx context.Context, unit string) error {
 	err := c.runJob(ctx, unit, inactive, "StopUnit", func(*conn) []any { return []any{unit, replace} })
 	if isError(err, errNoSuchUnit) {
@@ -171,7 +174,8 @@ func (c *Client) resetFailed(ctx context.Context, unit string) error {
 	return err
 }
 
-// getProperties returns all properties of a unit by name. For an unknown unit systemd returns the properties of an inactive one.
+// getProperties returns all properties of a unit by name. If the unit is unknown, systemd returns the properties of an
+// inactive one.
 func (c *Client) getProperties(ctx context.Context, unit string) (all map[string]dbus.Variant, err error) {
 	err = c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
 		const everyInterface = ""
@@ -180,8 +184,8 @@ func (c *Client) getProperties(ctx context.Context, unit string) (all map[string
 	return all, err
 }
 
-// getState returns the ActiveState of a unit as state. busy reports whether the unit has a queued or running job. It reads the
-// job before the state, because the end of a job changes the state.
+// getState returns the ActiveState of a unit. It returns busy true if the unit has a queued or running job. It reads the job
+// before the state, because the end of a job changes the state.
 func (c *Client) getState(ctx context.Context, unit string) (state string, busy bool, err error) {
 	var job struct {
 		ID   uint32
@@ -196,8 +200,8 @@ func (c *Client) getState(ctx context.Context, unit string) (state string, busy 
 	return state, job.ID != 0, err
 }
 
-// unitPath returns the D-Bus object path of the named unit. It escapes a leading digit, and all characters that are neither
-// letter nor digit, as "_" and two hexadecimal digits.
+// unitPath returns the D-Bus object path of the unit with this name. A leading digit and all characters that are neither
+// letter nor digit become "_" and two hexadecimal digits.
 func unitPath(name string) dbus.ObjectPath {
 	var path strings.Builder
 	path.WriteString(managerPath + "/unit/")

@@ -67,7 +67,7 @@ type peer struct {
 	matches      bool          // has subscribed to signals; guarded by the server's lock
 }
 
-// Start listens on the Unix socket at path and simulates systemd. If isBus is true, the socket is that of a message bus to which
+// Start listens on the Unix socket at path and simulates systemd. If isBus is true, it simulates a message bus to which
 // systemd is connected.
 func Start(path string, isBus bool) (*Systemd, error) {
 	l, err := net.Listen("unix", path)
@@ -87,7 +87,7 @@ func (p *peer) disconnect() {
 	_ = p.conn.Close()
 }
 
-// Close disconnects all clients and stops the server. It returns after all its goroutines have ended.
+// Close disconnects all clients and stops the server. It returns after all goroutines of the server have returned.
 func (s *Systemd) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -97,8 +97,8 @@ func (s *Systemd) Close() {
 	s.running.Wait()
 }
 
-// DisconnectAll closes all connections, as systemd does when it re-executes itself, and a bus when it restarts. New connections
-// are accepted.
+// DisconnectAll closes all connections, as systemd does when it re-executes itself, and as a bus does when it restarts.
+// Clients can connect again.
 func (s *Systemd) DisconnectAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *Systemd) SetVersion(v string) {
 	s.version = v
 }
 
-// SetObserver makes the server call f after each successful call about a unit, before it sends the result. Tests use it to create
-// the directory of a slice. f must not call the server.
+// SetObserver makes the server call f after each successful call about a unit, before it sends the result. Tests use f to
+// create the directory of a slice. The function f must not call the server.
 func (s *Systemd) SetObserver(f func(method, unit string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Systemd) SetUnit(name string, unit Unit) {
 	s.units[name] = &unit
 }
 
-// Unit returns a copy of the named unit, or the zero Unit if there is none.
+// Unit returns a copy of the unit with this name. If there is none, it returns the zero Unit.
 func (s *Systemd) Unit(name string) Unit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Systemd) Unit(name string) Unit {
 	return Unit{}
 }
 
-// Calls returns the calls about units since its previous call, each as a line with method and arguments.
+// Calls returns the received calls about units since the last call of Calls. Each line has the method and its arguments.
 func (s *Systemd) Calls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Systemd) acceptConns() {
 	}
 }
 
-// servePeer authenticates client p and handles its messages until it disconnects.
+// servePeer authenticates a client, and handles its messages until it disconnects.
 func (s *Systemd) servePeer(p *peer) {
 	in := bufio.NewReader(p.conn)
 	if s.takeFault("Auth") == Hang {
@@ -189,8 +189,8 @@ func (s *Systemd) servePeer(p *peer) {
 	}
 }
 
-// authenticate performs the server side of the EXTERNAL mechanism with client p, and accepts every user. It returns false if p
-// does not complete it.
+// authenticate performs the server side of the D-Bus authentication with the mechanism EXTERNAL. It accepts every user. It
+// returns false if the client does not complete the authentication.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -219,7 +219,7 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 	}
 }
 
-// sendMessage sends a message with headers and body to the client, and adds the headers that every message needs. The caller
+// sendMessage sends a message to the client. It adds the headers that every message needs to the given ones. The caller
 // holds the server's lock.
 func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")

@@ -42,15 +42,15 @@ const (
 	Denied Fault = "denied"
 )
 
-// Inject makes the next calls of method fail, one call for each of faults, in order. The method of the query for the version is
-// "Get"; clients repeat it if there is no reply.
+// Inject makes the next calls of a method fail, one call per fault and in order. Queries for the version use the method
+// "Get"; clients repeat them if there is no reply.
 func (s *Systemd) Inject(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[method] = append(s.faults[method], faults...)
 }
 
-// Pending returns how many faults injected for method have not occurred yet.
+// Pending returns how many of the faults that were injected for a method have not occurred yet.
 func (s *Systemd) Pending(method string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Systemd) takeFault(method string) (f Fault) {
 	return f
 }
 
-// handleMessage executes the call in msg and replies, unless a fault is injected. It returns false if the connection must be
-// closed.
+// handleMessage executes the call in msg and replies, or does what an injected fault requires. It returns false if the
+// connection must be closed.
 func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	method, _ := msg.Headers[dbus.FieldMember].Value().(string)
 	fault := s.takeFault(method)
@@ -106,8 +106,8 @@ func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	return true
 }
 
-// dispatchCall executes the call in msg and returns the body of the reply. end sends the result of the job that the call has
-// queued; it is nil if there is none.
+// dispatchCall executes the call in msg, and returns the body of the reply. If the call has queued a job, end is the
+// function that sends the result of the job, otherwise nil.
 func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault Fault) (body []any, end func(), err *dbus.Error) {
 	switch method {
 	case "Hello":
@@ -132,8 +132,8 @@ func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault 
 	return body, end, err
 }
 
-// callManager executes method of the Manager interface on the named unit. It returns the body of the reply, and in end a function
-// that sends the result of the queued job, or nil.
+// callManager executes a method of systemd's Manager interface on the unit with this name. It returns the body of the reply.
+// If the call has queued a job, end is the function that sends the result of the job, otherwise nil.
 func (s *Systemd) callManager(method, name string, args []any, fault Fault) (body []any, end func(), err *dbus.Error) {
 	switch method {
 	case "StartTransientUnit":
@@ -179,8 +179,8 @@ func (s *Systemd) callManager(method, name string, args []any, fault Fault) (bod
 	return nil, nil, newError("UnknownMethod", "Unknown method %s", method)
 }
 
-// runJob sets the named unit to state at once, or applies the fault. It returns the body of the reply, and a function that sends
-// the job's result.
+// runJob changes the state of the unit at once, or applies the fault instead. It returns the body of the reply, and a
+// function that sends the result of the job.
 func (s *Systemd) runJob(name, state string, fault Fault) ([]any, func(), *dbus.Error) {
 	s.jobs++
 	id, unit := s.jobs, s.units[name]
@@ -212,7 +212,7 @@ func (s *Systemd) runJob(name, state string, fault Fault) ([]any, func(), *dbus.
 	return []any{path}, func() { s.sendJobRemoved(id, path, name, text) }, nil
 }
 
-// sendJobRemoved sends the result text of a job of unit to all subscribed clients. The caller holds the lock.
+// sendJobRemoved sends the result of a job to all subscribed clients. The caller holds the lock.
 func (s *Systemd) sendJobRemoved(id uint32, job dbus.ObjectPath, unit, text string) {
 	for p := range s.conns {
 		if s.isBus && !p.matches {
@@ -226,7 +226,7 @@ func (s *Systemd) sendJobRemoved(id uint32, job dbus.ObjectPath, unit, text stri
 	}
 }
 
-// objectProperties returns the properties of the object, manager or unit, to which msg is addressed.
+// objectProperties returns the properties of the object to which msg is addressed. This is the manager or a unit.
 func (s *Systemd) objectProperties(msg *dbus.Message) map[string]dbus.Variant {
 	path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	if path == rootPath {
@@ -249,12 +249,12 @@ func jobProperty(id uint32) dbus.Variant {
 	}{id, "/"})
 }
 
-// escapeUnitName escapes a unit name for a D-Bus path. It handles only the characters that tests use.
+// escapeUnitName returns a unit name as a part of a D-Bus path. It escapes only the characters that tests use.
 func escapeUnitName(name string) string {
 	return strings.NewReplacer("-", "_2d", ".", "_2e", "_", "_5f").Replace(name)
 }
 
-// checkIsBus returns an error unless the server is a message bus, because only a bus has this method.
+// checkIsBus returns an error if the server is no message bus, because then it does not have this method.
 func (s *Systemd) checkIsBus(method string) *dbus.Error {
 	if s.isBus {
 		return nil
@@ -277,7 +277,7 @@ func parentSlices(name string) func(func(string) bool) {
 	}
 }
 
-// parseProperties converts v, an array of name and value pairs, to a map.
+// parseProperties converts an array of name and value pairs to a map.
 func parseProperties(v any) map[string]dbus.Variant {
 	props := map[string]dbus.Variant{}
 	for _, pair := range v.([][]any) {
@@ -286,7 +286,7 @@ func parseProperties(v any) map[string]dbus.Variant {
 	return props
 }
 
-// formatCall returns a call as one line: method, arguments, and properties sorted by name.
+// formatCall returns a call as one line with the method, the arguments, and the properties sorted by name.
 func formatCall(method string, args []any) string {
 	words := []string{method}
 	for _, arg := range args {
