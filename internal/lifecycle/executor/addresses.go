@@ -15,7 +15,8 @@ type podAddresses struct {
 	published []corev1.PodIP // pod IPs in the pod status when the sync started
 }
 
-// podIPs returns the IP addresses of pod: the node addresses for a host-network pod, sandboxIPs for all other pods.
+// podIPs returns the IP addresses of pod. These are the addresses of the node if the pod uses the host network, and
+// sandboxIPs otherwise.
 func (a *podAddresses) podIPs(pod *corev1.Pod, sandboxIPs []string) []string {
 	if !pod.Spec.HostNetwork {
 		return sandboxIPs

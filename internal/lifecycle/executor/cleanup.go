@@ -24,12 +24,13 @@ type Cleaner struct {
 	released bool // the volumes and the cgroup were released while the pod is terminated
 }
 
-// SetShared stores whether another agent on this node also has containers of the pod. While it does, the Cleaner keeps the
-// volumes, the cgroup and the logs.
+// SetShared stores whether another agent on this node also has containers of the pod. If shared is true, the Cleaner keeps
+// the volumes, the cgroup and the logs of the pod.
 func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 
-// releaseTerminated releases the volumes and the cgroup of a pod that is terminal or temporarily evicted and has no running
-// container or sandbox. released is true if this call released them. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
+// releaseTerminated releases the volumes and the cgroup of the pod. It does nothing while a container or sandbox runs, or if
+// actions permits further starts. released is true if this call released them. Source: SyncTerminatedPod in
+// pkg/kubelet/kubelet.go.
 func (c *Cleaner) releaseTerminated(ctx context.Context, actions *plan.Actions, observed cri.Pod) (released bool, err error) {
 	if terminated := actions.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
 		c.released = terminated

@@ -29,9 +29,9 @@ type creator struct {
 	mounts   poddir.Dir // directory of the hosts file and the termination message files; empty: containers get neither
 }
 
-// createContainer pulls the missing images of the container in start, creates the container in sandbox sb, and returns its ID. If
-// the config or the container cannot be created, the error is a StartError, which contains the waiting reason for the container
-// status.
+// createContainer creates the container described by start in sandbox sb, and returns its ID. It first pulls the images that
+// are missing on the node. An error of the creation itself is a [podstatus.StartError], which contains the waiting reason
+// for the container status.
 func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	launch := podspec.Launch{Attempt: start.Attempt, PodIPs: sb.ips, Annotations: start.Annotations(), TargetID: start.TargetID}
 	size := resize.SizeOf(&pod.Spec, start.Container)
@@ -67,7 +67,8 @@ func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start pl
 	return id, nil
 }
 
-// buildConfig returns the CRI config of a container with its volumes, environment, hosts file and termination message file.
+// buildConfig returns the CRI config of the container described by start. It first adds the volumes, the objects for the
+// environment, the hosts file and the termination message file to launch, the parameters of the config.
 func (c *creator) buildConfig(
 	ctx context.Context, pod *corev1.Pod, start plan.Start, sandboxID string, launch podspec.Launch,
 ) (config cri.ContainerConfig, err error) {

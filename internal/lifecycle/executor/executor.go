@@ -33,7 +33,8 @@ type Executor struct {
 	starter   *starter
 }
 
-// New returns an Executor for the pod that reporter belongs to. record is the persistent record of that pod.
+// New returns the Executor of one pod. Both arguments belong to that pod: reporter records its events, and record is its
+// persistent record.
 func New(reporter *Reporter, record *poddir.Recorder) *Executor {
 	node := reporter.node
 	x := &Executor{
@@ -62,16 +63,16 @@ func New(reporter *Reporter, record *poddir.Recorder) *Executor {
 	return x
 }
 
-// StartSync prepares the executor for a sync of the pod. It must be called before [Executor.Execute] or [Executor.ExecuteIdle].
-// podIPs are the pod IPs in the published status.
+// StartSync prepares the executor for the next sync of the pod. It must be called before [Executor.Execute] or
+// [Executor.ExecuteIdle]. podIPs are the pod IPs in the published status.
 func (x *Executor) StartSync(podIPs []corev1.PodIP) {
 	x.addresses.published = podIPs
 	x.Quota.clearRuns()
 }
 
-// ExecuteIdle does the work of a sync that has no actions to execute. It enforces a CPU quota that a killed agent process may not
-// have restored after a start. If the pod has terminated, it also releases the volumes and the cgroup; released is true if this
-// call released them.
+// ExecuteIdle does the work of a sync that has no actions. It enforces the CPU quota of a running pod, because a previous
+// agent process may have lifted the quota and then been killed. If the pod has terminated, ExecuteIdle releases its volumes
+// and cgroup. released is true if this call released them.
 func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (released bool, err error) {
 	quotaErr := x.Quota.enforceWhileRunning(ctx, pod, observed, actions)
 	released, err = x.Cleaner.releaseTerminated(ctx, actions, observed)
@@ -110,8 +111,8 @@ func (x *Executor) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan
 	return err
 }
 
-// prepareAndStart waits for the network and the volumes of the pod, then acquires a start slot and starts the planned sandbox and
-// containers. Waiting for network and volumes occupies no start slot.
+// prepareAndStart waits until the network and the volumes of the pod are ready. It then acquires a start slot, and starts
+// the planned sandbox and containers. A pod that waits for its network or volumes thus occupies no start slot.
 func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if err := x.checkNetwork(ctx, pod, actions); err != nil {
 		return err

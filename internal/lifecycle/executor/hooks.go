@@ -31,7 +31,7 @@ func newHooks(node *Node, reporter *Reporter, addresses *podAddresses) *hooks {
 	return h
 }
 
-// runHook runs handler in the container that call describes, until handler returns or ctx ends.
+// runHook runs handler in the container of call until the handler returns or ctx ends.
 func (h *hooks) runHook(ctx context.Context, call hook.Call, handler *corev1.LifecycleHandler) error {
 	return h.runner.Run(ctx, call, handler)
 }
@@ -42,8 +42,8 @@ func (h *hooks) recordFallback(call hook.Call, message string) {
 	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(call), "%s", message)
 }
 
-// newPreStopCall returns the arguments for the preStop hook of the container that kill stops. If pod is nil or lacks the
-// container, it restores the container spec from the annotations of the observed container.
+// newPreStopCall returns the arguments for the preStop hook of the container to kill. If pod is nil, it restores the spec of
+// the container from the annotations in observed.
 func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, kill plan.Kill) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: kill.ID, Container: &corev1.Container{Name: kill.Name},

@@ -56,8 +56,8 @@ type Node struct {
 	holder      imageHolder        // nil: images are not protected from garbage collection during a create
 }
 
-// DetectFeatures returns a copy of n that records which optional interfaces n.Runtime and n.Images implement. The caller calls it
-// once, before [NewReporter].
+// DetectFeatures returns a copy of n that records which optional interfaces n.Runtime and n.Images implement. It must be
+// called once, before [NewReporter].
 func (n Node) DetectFeatures() *Node {
 	n.inspector, _ = n.Runtime.(cri.Inspector)
 	n.updater, _ = n.Runtime.(cri.Updater)

@@ -22,8 +22,8 @@ type preStop struct {
 	running sync.WaitGroup
 }
 
-// startPreStop starts the hook kill.PreStop in a goroutine and returns the running hook. The hook is cancelled two seconds after
-// the end of the grace period. The caller must call cancelAndWait.
+// startPreStop starts the preStop hook of the container to kill in a goroutine, and returns the running hook. The context of
+// the hook ends two seconds after the grace period. The caller must call cancelAndWait.
 func (s *stopper) startPreStop(ctx context.Context, call hook.Call, kill plan.Kill) *preStop {
 	hookCtx, cancel := context.WithTimeout(ctx, kill.Grace+hook.MinimumGrace)
 	p := &preStop{cancel: cancel, done: make(chan struct{})}
@@ -36,14 +36,14 @@ func (s *stopper) startPreStop(ctx context.Context, call hook.Call, kill plan.Ki
 	return p
 }
 
-// awaitReturn waits until the hook has returned or deadline fires. It returns the duration of the wait.
+// awaitReturn waits until the hook has returned or deadline fires. It returns how long it has waited.
 func (p *preStop) awaitReturn(deadline *time.Timer) time.Duration {
 	began := time.Now()
 	waitUntil(p.done, deadline)
 	return time.Since(began)
 }
 
-// cancelAndWait cancels the hook and waits until it has returned. It is called after the container was stopped.
+// cancelAndWait cancels the hook and waits until it has returned. It is called after the container has stopped.
 func (p *preStop) cancelAndWait() {
 	p.cancel()
 	p.running.Wait()

@@ -35,7 +35,7 @@ type Quota struct {
 // enforceTimeout limits one attempt to enforce the CPU quota of a pod cgroup.
 const enforceTimeout = 30 * time.Second
 
-// clearRuns discards a signal of an earlier start that is still pending in the channel of [Quota.RunsUnlimited].
+// clearRuns empties the channel of [Quota.RunsUnlimited], so that a signal of an earlier start has no effect.
 func (q *Quota) clearRuns() {
 	select {
 	case <-q.runs:
@@ -43,8 +43,8 @@ func (q *Quota) clearRuns() {
 	}
 }
 
-// ensureCgroup creates or updates the cgroup of pod for a start, with a CPU quota that does not slow down the start. If
-// containers of the pod already run, it signals [Quota.RunsUnlimited].
+// ensureCgroup creates or updates the cgroup of pod and lifts its CPU quota, so that the start of the pod is fast. If
+// containers of the pod already run, ensureCgroup signals [Quota.RunsUnlimited].
 func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if q.node.Cgroups == nil {
 		return nil
@@ -58,7 +58,7 @@ func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.
 	return nil
 }
 
-// liftQuota creates or updates the cgroup of pod and lifts its CPU quota, so that the quota does not slow down the start.
+// liftQuota creates or updates the cgroup of pod and lifts its CPU quota, so that the start of the pod is fast.
 func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -68,8 +68,8 @@ func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// liftBeforeStart lifts the CPU quota of the pod before another container starts, if the quota is enforced at present. It only
-// logs an error, because the container then merely starts more slowly.
+// liftBeforeStart lifts the CPU quota of the pod before another container starts. It does nothing if the quota is not
+// enforced. It only logs an error, because the container can start with a quota too, but more slowly.
 func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 	q.mu.Lock()
 	skip := q.node.Cgroups == nil || !q.enforced
@@ -83,8 +83,8 @@ func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 	sleep.Wake(q.runs)
 }
 
-// enforceQuota enforces the CPU quota of the pod cgroup unless it is already enforced. It continues after ctx ends, because
-// started containers would otherwise run without a quota.
+// enforceQuota enforces the CPU quota of the pod cgroup. It does nothing if the quota is already enforced. It ignores the
+// cancellation of ctx, because started containers would otherwise run without a quota.
 func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,8 +100,8 @@ func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// enforceLifted enforces the CPU quota of the pod cgroup if this agent process lifted it for a start. It is called after
-// successful and after failed starts.
+// enforceLifted enforces the CPU quota of the pod cgroup if this agent process has lifted it. It is called after each start,
+// whether or not the start succeeded.
 func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	lifted := q.lifted
@@ -112,17 +112,17 @@ func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	return q.enforceQuota(ctx, pod)
 }
 
-// EnforceNow enforces the CPU quota of the pod cgroup although the start of the pod continues. It only logs an error: the
-// executor enforces the quota again after the start.
+// EnforceNow enforces the CPU quota of the pod cgroup before the start of the pod is complete. It only logs an error,
+// because the executor enforces the quota again after the start.
 func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
 	if err := q.enforceLifted(ctx, pod); err != nil {
 		q.reporter.Warn("enforce the CPU quota of the pod", "error", err)
 	}
 }
 
-// enforceWhileRunning enforces the CPU quota of a pod with running containers, because a previous agent process may have died
-// during a start, while the quota was removed. It skips a pod that actions resizes, because the resize enforces the quota. A
-// missing cgroup is no error.
+// enforceWhileRunning enforces the CPU quota of a pod with running containers. This is necessary because a previous agent
+// process may have lifted the quota for a start and then been killed. If actions resizes the pod, enforceWhileRunning does
+// nothing, because the resize enforces the quota. A missing cgroup is no error.
 func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if pod == nil || !podview.IsRunning(observed) || len(actions.Resize) > 0 || actions.ResizePod {
 		return nil
@@ -133,8 +133,9 @@ func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observ
 	return nil
 }
 
-// EnforceTimer returns a timer channel that receives after Node.StartSlotTimeout. The worker then enforces the CPU quota of the
-// pod although the start continues. Parameter due is the channel of an earlier call; EnforceTimer returns it if it is not nil.
+// EnforceTimer returns a channel that receives the time once, after Node.StartSlotTimeout. The worker then calls
+// [Quota.EnforceNow], because the start takes too long. If due, the result of an earlier call, is not nil, EnforceTimer
+// returns it again.
 func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due
@@ -142,5 +143,5 @@ func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	return time.After(q.node.StartSlotTimeout)
 }
 
-// RunsUnlimited returns a channel that receives when a container may run while the CPU quota of the pod is lifted.
+// RunsUnlimited returns a channel that receives a value when a container may be running without the CPU quota of its pod.
 func (q *Quota) RunsUnlimited() <-chan struct{} { return q.runs }

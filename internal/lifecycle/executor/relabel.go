@@ -22,8 +22,8 @@ type relabeling struct {
 	label           corev1.SELinuxOptions
 }
 
-// keyOf returns the key under which r records the SELinux relabeling of a volume: the sandbox, the volume name, and the SELinux
-// label of the container or pod.
+// keyOf returns the key that identifies a volume with its SELinux label: the sandbox, the volume name, and the SELinux
+// options of the container or, if it has none, of the pod.
 func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *corev1.Container, volume string) relabeling {
 	k := relabeling{sandbox: sandboxID, volume: volume}
 	var own, whole *corev1.SELinuxOptions
@@ -39,8 +39,8 @@ func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *core
 	return k
 }
 
-// skipRelabeled clears SELinuxRelabel for each volume of launch that the runtime has already relabeled for this sandbox with the
-// label of the container.
+// skipRelabeled turns off SELinux relabeling for the volumes in launch that the runtime has already relabeled. A volume
+// counts only if it was relabeled for this sandbox, with the label of the container.
 func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) {
 	for name, v := range launch.Volumes {
 		if v.SELinuxRelabel && r[r.keyOf(sandboxID, pod, container, name)] {

@@ -19,9 +19,9 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers in actions.RemoveContainers from the runtime. If a removal fails, the runtime still
-// reserves the container's name, so removeContainers increases the attempt number of its replacement in actions.Start. For
-// example, containerd 2.4 cannot remove a container whose start was abandoned after the task was created.
+// removeContainers removes the containers in actions.RemoveContainers from the runtime. If a removal fails, the runtime
+// still reserves the name of the container. removeContainers therefore increases the attempt number, a part of the name, of
+// the replacement in actions.Start.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, actions *plan.Actions) error {
 	var errs []error
 	for _, id := range actions.RemoveContainers {
@@ -46,8 +46,8 @@ func findContainer(observed cri.Pod, id string) *cri.Container {
 	return &observed.Containers[i]
 }
 
-// removeContainer removes the log files of an exited container and then the container. In the reverse order, an agent restart in
-// between would leave log files that no container refers to.
+// removeContainer removes the log files of an exited container and then the container itself. In the reverse order, an agent
+// that is killed in between would leave log files without a container.
 func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, container *cri.Container) error {
 	if err := r.logs.removeLogs(observed, container); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", container.ID, err)

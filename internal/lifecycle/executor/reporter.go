@@ -25,14 +25,14 @@ type Reporter struct {
 	events  sync.Mutex // held during a call of the Event hook
 }
 
-// Log logs msg at level info, with the identity of the pod. args are further attributes.
+// Log logs msg at level info, with the identity of the pod. args are further keys and values, as for slog.Logger.Info.
 func (t *Reporter) Log(msg string, args ...any) { t.node.Logger.Info(msg, t.withPodAttrs(args)...) }
 
-// Warn logs msg at level warning, with the identity of the pod.
+// Warn logs msg at level warning, with the identity of the pod. args are further keys and values, as for slog.Logger.Warn.
 func (t *Reporter) Warn(msg string, args ...any) { t.node.Logger.Warn(msg, t.withPodAttrs(args)...) }
 
-// NewReporter returns the Reporter of the pod with this identity. The Reporter measures the time to the first sync from this
-// call.
+// NewReporter returns the Reporter of the pod with this identity. The time to the first sync of the pod is measured from
+// this call.
 func NewReporter(node *Node, id cri.PodIdentity) *Reporter {
 	return &Reporter{id: id, node: node, history: syncHistory{listedAt: time.Now()}}
 }
@@ -55,7 +55,7 @@ func (t *Reporter) RecordWarning(reason string, subject Subject, format string, 
 	t.sendEvent(subject.newEvent(corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)))
 }
 
-// sendEvent calls the Event hook with event. Calls of the hook do not overlap.
+// sendEvent calls the Event hook with event. It does not call the hook again before the previous call has returned.
 func (t *Reporter) sendEvent(event podevents.Event) {
 	hook := t.node.Event
 	if hook == nil {
@@ -66,7 +66,7 @@ func (t *Reporter) sendEvent(event podevents.Event) {
 	hook(t.id, event)
 }
 
-// ReportSyncError logs a failed sync and calls the Error hook. retry is the delay before the next sync.
+// ReportSyncError logs err, the error of a sync, and calls the Error hook. retry is the delay before the next sync.
 func (t *Reporter) ReportSyncError(err error, retry time.Duration) {
 	t.Warn("sync pod", "error", err, "retry", retry)
 	if hook := t.node.Error; hook != nil {
@@ -74,16 +74,16 @@ func (t *Reporter) ReportSyncError(err error, retry time.Duration) {
 	}
 }
 
-// UpdateRecord calls change with the persistent record of the pod and writes the changed record. It only logs a write error, so
-// that a full disk does not block the pod.
+// UpdateRecord changes the persistent record of the pod through the function change, and writes the record. It only logs a
+// write error, so that a full disk does not block the pod.
 func (t *Reporter) UpdateRecord(recorder *poddir.Recorder, change func(now *poddir.Record)) {
 	if err := recorder.Update(change); err != nil {
 		t.Warn("update pod record", "error", err)
 	}
 }
 
-// RecordStatusEvents compares the pod status before and after a sync. It records the event DeadlineExceeded if the pod has
-// exceeded its deadline, and the event BackOff for each container that has entered CrashLoopBackOff.
+// RecordStatusEvents records the events of a change of the pod status. It records DeadlineExceeded if the pod has exceeded
+// its deadline, and BackOff for each container that has entered CrashLoopBackOff.
 func (t *Reporter) RecordStatusEvents(before, after *corev1.PodStatus) {
 	if after.Reason == podstatus.ReasonDeadlineExceeded && before.Reason != after.Reason {
 		t.RecordEvent(podevents.ReasonDeadlineExceeded, Subject{}, "%s", after.Message)

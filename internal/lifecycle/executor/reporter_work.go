@@ -40,7 +40,7 @@ type SyncResult struct {
 	Removed bool        // the pod is completely removed
 }
 
-// ReportSync calls the PodSynced hook with result, the kind and duration of a completed sync.
+// ReportSync calls the PodSynced hook with result, which describes a completed sync.
 func (t *Reporter) ReportSync(result SyncResult) {
 	s := podevents.Sync{Op: podevents.SyncPod, Took: time.Since(result.Began), First: !t.history.synced, Orphan: result.Pod == nil}
 	switch {
@@ -62,29 +62,29 @@ func (t *Reporter) ReportSync(result SyncResult) {
 	}
 }
 
-// reportSandboxStart calls the SandboxStartAttempted hook with start, an attempt to run the sandbox.
+// reportSandboxStart calls the SandboxStartAttempted hook with start, which describes an attempt to run the sandbox.
 func (t *Reporter) reportSandboxStart(start podevents.SandboxStart) {
 	if hook := t.node.SandboxStartAttempted; hook != nil {
 		hook(t.id, start)
 	}
 }
 
-// reportContainerStart calls the StartAttempted hook with start, an attempt to start a container.
+// reportContainerStart calls the StartAttempted hook with start, which describes an attempt to start a container.
 func (t *Reporter) reportContainerStart(start podevents.ContainerStart) {
 	if hook := t.node.StartAttempted; hook != nil {
 		hook(t.id, start)
 	}
 }
 
-// reportImageVolume calls the ImageVolumeRequested hook. err is the result of pulling the image of an image volume; nil if the
-// image is present.
+// reportImageVolume calls the ImageVolumeRequested hook with err, the error of ensuring that the image of an image volume is
+// present. A nil err means that the image is present.
 func (t *Reporter) reportImageVolume(err error) {
 	if hook := t.node.ImageVolumeRequested; hook != nil {
 		hook(t.id, err)
 	}
 }
 
-// reportSleepTerminated calls the SleepTerminated hook. It is called if a sleep handler was cancelled before its time.
+// reportSleepTerminated calls the SleepTerminated hook, because a sleep handler was cancelled before its time.
 func (t *Reporter) reportSleepTerminated() {
 	if hook := t.node.SleepTerminated; hook != nil {
 		hook(t.id)

@@ -32,8 +32,8 @@ type resizeCall struct {
 
 var _ cgroups.Resizer = (*resizeCall)(nil)
 
-// runResize resizes the pod cgroup and the containers through [PodCgroups.Resize]. If the runtime manages the cgroups, it resizes
-// only the containers.
+// runResize resizes the pod cgroup, and the containers when the cgroup permits it, through [PodCgroups.Resize]. If the
+// runtime manages the cgroups, runResize resizes the sandbox and the containers through the runtime.
 func (r *resizeCall) runResize(ctx context.Context) error {
 	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
 	if err != nil {
@@ -64,8 +64,8 @@ func (r *resizeCall) runResize(ctx context.Context) error {
 	return nil
 }
 
-// checkAllSent returns an error if the resize succeeded without sending the size of every container to the runtime. Without this
-// check, the agent would repeat the resize forever.
+// checkAllSent returns an error if the size of a container was not sent to the runtime although the resize succeeded.
+// Without this error, the agent would repeat the resize forever.
 func (r *resizeCall) checkAllSent() error {
 	var errs []error
 	for _, c := range r.containers {
@@ -76,15 +76,15 @@ func (r *resizeCall) checkAllSent() error {
 	return errors.Join(errs...)
 }
 
-// lowersMemoryLimit reports whether the resize of c lowers the memory limit of the container, or limits memory that was
-// unlimited.
+// lowersMemoryLimit reports whether the resize lowers the memory limit of the container. A new limit for a container without
+// a limit also counts.
 func (r *resizeCall) lowersMemoryLimit(c cgroups.ContainerResize) bool {
 	from, to := c.From.MemoryLimit, c.To.MemoryLimit
 	return to != 0 && resize.IsLimit(to) && (from == 0 || to < from)
 }
 
-// measureContainers returns the container resizes of r. For each container whose memory limit is lowered, it measures the memory
-// usage and sets MemoryUsage.
+// measureContainers returns the planned resize of each container. If the resize lowers the memory limit of the container, it
+// includes the measured memory usage.
 func (r *resizeCall) measureContainers(ctx context.Context) ([]cgroups.ContainerResize, error) {
 	containers := make([]cgroups.ContainerResize, len(r.containers))
 	var usage map[string]int64
@@ -108,8 +108,8 @@ func (r *resizeCall) measureContainers(ctx context.Context) ([]cgroups.Container
 	return containers, nil
 }
 
-// memoryUsage returns the memory usage in bytes by container ID. If the runtime cannot list a single pod, the map also contains
-// the containers of other pods.
+// memoryUsage returns the memory usage of the containers in bytes, by container ID. The map also contains containers of
+// other pods if the runtime can only list the usage of all pods.
 func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
 	var stats []cri.ContainerStats
@@ -131,7 +131,7 @@ func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) 
 	return usage, nil
 }
 
-// ResizeSandbox subtracts the pod overhead from limits, the limits of the pod cgroup, and sends the result to the runtime.
+// ResizeSandbox sends the limits of the pod cgroup to the runtime as the resources of the sandbox, without the pod overhead.
 func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources) error {
 	c := cri.Resources{CPUShares: int64(limits.CPUShares), CPUQuota: limits.CPUQuota, CPUPeriod: int64(limits.CPUPeriod)}
 	if limits.MemoryMax != nil {
@@ -150,8 +150,8 @@ func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources
 	return r.updateSandbox(ctx, &c)
 }
 
-// updateSandbox calls UpdatePodSandboxResources of the runtime. Runtimes that run pods in virtual machines need it. An error that
-// says that the runtime does not support the call is ignored; containerd 2.2 reports this case only in the error text.
+// updateSandbox sends the resources of the sandbox to the runtime, which needs them if it runs pods in virtual machines. It
+// returns nil if the runtime does not support this call.
 func (r *resizeCall) updateSandbox(ctx context.Context, resources *cri.Resources) error {
 	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, resources)
 	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.Contains(err.Error(), "not implemented") {
@@ -160,8 +160,8 @@ func (r *resizeCall) updateSandbox(ctx context.Context, resources *cri.Resources
 	return err
 }
 
-// ResizeContainer sends size to the runtime as the new size of the running container with this name. It then persists that the
-// size was sent.
+// ResizeContainer resizes the running container with this name through the runtime. It then stores size in the persistent
+// record of the pod.
 func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgroups.ContainerSize) error {
 	resized := r.containers[slices.IndexFunc(r.containers, func(c resize.Container) bool { return c.Name == name })]
 	c := resize.WithSize(containers.Named(&r.pod.Spec, name), size)

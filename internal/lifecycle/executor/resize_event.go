@@ -32,8 +32,9 @@ type resizeEvents struct {
 	errorText string     // of the last ResizeError event; empty: no error since the last resize started or completed
 }
 
-// restoreConditions stores the resize conditions of list, which a previous agent process published, so that their events are not
-// recorded twice. It returns the generation of the pod spec whose resize was in progress; zero if there was none.
+// restoreConditions stores the resize conditions that a previous agent process published, so that their events are not
+// recorded twice. list contains all conditions of the pod. generation is the generation of the pod spec whose resize was in
+// progress, or zero if there was none.
 func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation int64) {
 	if c := podstatus.FindCondition(list, corev1.PodResizePending); c != nil {
 		e.reported.pending, e.reported.generation = c.Reason, c.ObservedGeneration
@@ -47,12 +48,12 @@ func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation
 	return generation
 }
 
-// clearConditions discards the stored resize conditions. It is called for a deleted pod, which gets no more resize events.
+// clearConditions discards the stored resize conditions, because the pod is deleted and gets no more resize events.
 func (e *resizeEvents) clearConditions() { e.reported = resizeConditions{} }
 
-// recordDecision records the event of decision, the resize decision about pod, if it differs from the previous one: the resize
-// was started, deferred, found infeasible or completed. accepted is true if the resize starts now. Source:
-// handlePodResourcesResize in pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
+// recordDecision records an event if the resize of pod was started, deferred, found infeasible or completed since the
+// previous decision. accepted is true if the resize starts now. Source: handlePodResourcesResize in
+// pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
 func (e *resizeEvents) recordDecision(pod *corev1.Pod, decision *resize.Decision, accepted bool) {
 	before := &e.reported
 	if accepted {
@@ -76,14 +77,14 @@ func (e *resizeEvents) recordDecision(pod *corev1.Pod, decision *resize.Decision
 	before.inProgress = inProgress
 }
 
-// recordError records an event for err, the error of a resize, unless the previous resize failed with the same text.
+// recordError records an event for err, the error of a resize. It records none if the previous error had the same text.
 func (e *resizeEvents) recordError(pod *corev1.Pod, generation int64, err error) {
 	if previous := e.setError(err.Error()); previous != err.Error() {
 		e.reporter.RecordWarning(podevents.ReasonResizeError, Subject{}, "%s", resizeMessage("Pod resize error", pod, generation, err.Error()))
 	}
 }
 
-// setError stores the text of the last error and returns the previous text.
+// setError stores text as the text of the last error, and returns the previous text.
 func (e *resizeEvents) setError(text string) (previous string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -97,8 +98,8 @@ type containerResources struct {
 	Resources corev1.ResourceRequirements `json:"resources"`
 }
 
-// resizeMessage returns the message of a resize event: text, the resources that pod requests, generation and failure. All but
-// text are encoded as JSON. Source: pkg/kubelet/events/resize.go.
+// resizeMessage returns the message of a resize event: text, followed by the resources that pod requests, the generation and
+// the failure as JSON. Source: pkg/kubelet/events/resize.go.
 func resizeMessage(text string, pod *corev1.Pod, generation int64, failure string) string {
 	message := struct {
 		InitContainers []containerResources `json:"initContainers,omitempty"`

@@ -26,7 +26,7 @@ type resizeState struct {
 	err        error                            // of the last attempt to resize
 }
 
-// restoreRecord restores the allocation and the sizes from record, which a previous agent process wrote.
+// restoreRecord restores the allocation and the sizes from the record that a previous agent process wrote.
 func (s *resizeState) restoreRecord(record poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,15 +38,15 @@ func (s *resizeState) restoreRecord(record poddir.Record) {
 	}
 }
 
-// restoreGeneration restores the generation of the pod spec whose resize a previous agent process had in progress. Zero changes
-// nothing.
+// restoreGeneration stores the generation of the pod spec whose resize a previous agent process had started. It ignores a
+// generation of zero.
 func (s *resizeState) restoreGeneration(generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.generation = cmp.Or(generation, s.generation)
 }
 
-// writeRecord copies the allocation and the sizes to record, the persistent record of the pod.
+// writeRecord copies the allocation and the sizes to the persistent record of the pod.
 func (s *resizeState) writeRecord(record *poddir.Record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,14 +57,14 @@ func (s *resizeState) writeRecord(record *poddir.Record) {
 	}
 }
 
-// allocation returns the resources allocated to the pod, or nil.
+// allocation returns the CPU and memory allocated to the pod, or nil if none are recorded.
 func (s *resizeState) allocation() *resize.Allocation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.allocated
 }
 
-// setAllocation stores the CPU and memory that the node has allocated to the pod.
+// setAllocation stores a, the CPU and memory allocated to the pod.
 func (s *resizeState) setAllocation(a *resize.Allocation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,8 +94,8 @@ func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	return ok && told == size
 }
 
-// sentSizes returns a copy of the sizes last sent to the runtime, by container ID. It first removes the sizes of containers that
-// are not in observed.
+// sentSizes returns the sizes last sent to the runtime, by container ID. It first discards the sizes of containers that are
+// not in observed. The caller owns the map.
 func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,15 +112,15 @@ func (s *resizeState) cgroupSizes() *resize.Sizes {
 	return s.forCgroup
 }
 
-// setCgroupSizes stores sized, the sizes that the pod cgroup was set up for.
+// setCgroupSizes records that the pod cgroup was set up for the sizes in sized.
 func (s *resizeState) setCgroupSizes(sized *resize.Sizes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forCgroup = sized
 }
 
-// recordAttempt stores err, the result of an attempt to resize the pod to sizes. It returns the generation of the pod spec that
-// requested this resize.
+// recordAttempt stores the result of an attempt to resize the pod to sizes. A nil err means that it succeeded. generation is
+// the generation of the pod spec that requested this resize.
 func (s *resizeState) recordAttempt(sizes *resize.Sizes, err error) (generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

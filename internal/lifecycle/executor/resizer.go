@@ -40,12 +40,13 @@ type Resizer struct {
 	allocatedPod   *corev1.Pod
 }
 
-// newResizer returns a Resizer for the pod that reporter belongs to. record is the persistent record of that pod.
+// newResizer returns the Resizer of one pod. Both arguments belong to that pod: reporter records its events, and record is
+// its persistent record.
 func newResizer(reporter *Reporter, record *poddir.Recorder) *Resizer {
 	return &Resizer{node: reporter.node, reporter: reporter, record: record, events: resizeEvents{reporter: reporter}}
 }
 
-// Restore restores the allocation, the sizes and the resize conditions from record, which a previous agent process wrote.
+// Restore restores the allocation, the sizes and the resize conditions from the record that a previous agent process wrote.
 func (z *Resizer) Restore(record poddir.Record) {
 	z.state.restoreRecord(record)
 	if record.Status != nil {
@@ -53,12 +54,12 @@ func (z *Resizer) Restore(record poddir.Record) {
 	}
 }
 
-// WriteRecord writes the allocation of the pod and the sizes sent to the runtime to record, the persistent record of the pod.
+// WriteRecord copies the allocation of the pod, and the sizes sent to the runtime, to the persistent record of the pod.
 func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
-// Decide decides which CPU and memory pod may use now, and stores the decision. If it accepts the resources in the spec, they are
-// allocated to the pod. The pod must be admitted. For a deleted pod, Decide makes no decision and only discards the resize
-// conditions.
+// Decide decides which CPU and memory the pod may use now, and stores the decision. The pod must be admitted. If the
+// resources in its spec are accepted, they become the allocated resources. For a deleted pod, Decide only discards the
+// resize conditions.
 func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.decisionPod != pod {
 		z.decision, z.decisionPod = resize.Decision{Pod: pod}, pod
@@ -72,18 +73,18 @@ func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	z.events.recordDecision(pod, &z.decision, accepted)
 }
 
-// IsDeferred reports whether the last Decide deferred a resize because the node lacked free resources for it.
+// IsDeferred reports whether the last decision deferred a resize because the node lacks free resources for it.
 func (z *Resizer) IsDeferred() bool {
 	return z.decision.Reason == corev1.PodReasonDeferred
 }
 
-// isDeferredUnchanged reports whether a resize is deferred and pod still requests the resources of that resize.
+// isDeferredUnchanged reports whether a resize is deferred and the spec of pod still requests it unchanged.
 func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {
 	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.decisionPod.Generation && resize.AllocationOf(z.decisionPod).Apply(pod) == pod
 }
 
-// decideAllocation computes the decision about the resources of pod, calls Node.AdmitResize for a resize, and stores the
-// resulting allocation. accepted is true if a resize was accepted, so that the pod has new resources.
+// decideAllocation decides which CPU and memory are allocated to pod, and stores them. It calls Node.AdmitResize if the spec
+// requests a resize. accepted is true if a resize was accepted.
 func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
 	state := z.decisionInput(pod, observed)
 	z.decision = resize.Decide(state)
@@ -108,8 +109,8 @@ func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted 
 	return accepted
 }
 
-// refreshState updates the sizes, the generation and the error in z.state after a decision, and copies generation and error to
-// the decision. accepted is true if the decision accepted a resize.
+// refreshState updates z.state after a decision: the sizes, the generation and the error. It copies the generation and the
+// error to the decision. accepted is true if the decision accepted a resize.
 func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	s := &z.state
 	s.mu.Lock()
@@ -135,8 +136,8 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 	}
 }
 
-// isCgroupUpToDate reports whether the pod cgroup has the allocated sizes. sizes are the sizes that the cgroup was last set up
-// for. Init containers that have completed are ignored.
+// isCgroupUpToDate reports whether sizes, for which the pod cgroup was last set up, are the allocated sizes. It ignores init
+// containers that have completed.
 func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	if z.allocatedPod == nil || sizes.Equal(z.allocatedSizes) {
 		return sizes.Equal(z.allocatedSizes)
@@ -146,8 +147,8 @@ func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	})
 }
 
-// rejectionDecision returns the decision that replaces decision after Node.AdmitResize returned err: the resize is deferred or
-// infeasible.
+// rejectionDecision returns the decision for a resize that Node.AdmitResize has rejected with err. It is a copy of decision
+// in which the resize is deferred or infeasible.
 func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	why, ok := errors.AsType[*podstatus.Rejection](err)
 	switch {
@@ -162,9 +163,9 @@ func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// CurrentDecision returns the decision about the resources of pod. It decides again if pod differs from the pod of the last
-// decision. If only the pod status has changed, a deferred resize stays deferred, because package resizequeue orders the retries
-// of all pods. A pod that is not admitted gets no allocation.
+// CurrentDecision returns the decision about the resources of pod. It computes a new decision if pod has changed since the
+// last decision. If only the status has changed, a deferred resize stays deferred, because package resizequeue orders the
+// retries of all pods. A pod that is not admitted gets no allocation.
 func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.decisionPod == pod {
 		return z.decision
@@ -186,8 +187,8 @@ func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted boo
 	return z.decision
 }
 
-// decisionInput returns the input of [resize.Decide] for pod: its observed containers, its allocation and the sizes sent to the
-// runtime.
+// decisionInput returns the input of [resize.Decide] for pod. It contains the observed containers, the allocation and the
+// sizes sent to the runtime.
 func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State {
 	if z.specSizesPod != pod {
 		z.specSizes, z.specSizesPod = resize.SizesOf(pod), pod
@@ -204,8 +205,8 @@ func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
 	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
-// resizePod resizes the pod and its running containers as planned in actions, and persists the result. If the resize fails, it
-// also records an event.
+// resizePod performs the resizes planned in actions, of the pod and its running containers, and persists the result. If a
+// resize fails, it also records an event.
 func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if len(actions.Resize) == 0 && !actions.ResizePod {
 		return nil
@@ -223,8 +224,8 @@ func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.
 	return err
 }
 
-// cgroupSizes returns the sizes that the pod cgroup was last set up for. It returns nil if they are unknown or the runtime does
-// not support resizes.
+// cgroupSizes returns the sizes for which the pod cgroup was last set up. It returns nil if they are unknown or the runtime
+// does not support resizes.
 func (z *Resizer) cgroupSizes() *resize.Sizes {
 	if z.node.Cgroups == nil || z.node.updater == nil {
 		return nil
@@ -232,11 +233,11 @@ func (z *Resizer) cgroupSizes() *resize.Sizes {
 	return z.state.cgroupSizes()
 }
 
-// setCgroupCreated records that the cgroup has the sizes in the spec of pod. The cgroup is new: no container has run in it.
+// setCgroupCreated records that a new cgroup was created for pod, with the sizes in its spec.
 func (z *Resizer) setCgroupCreated(pod *corev1.Pod) { z.state.setCgroupSizes(resize.SizesOf(pod)) }
 
-// recordCreatedSize records that the container with this ID was created with size. The runtime may later report a rounded or
-// modified size. That size must not trigger a resize or restart.
+// recordCreatedSize records that the container with this ID was created with size. If the runtime later reports a rounded
+// size, this must not cause a resize or restart.
 func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) {
 	z.state.setSentSize(id, size)
 }

@@ -18,8 +18,8 @@ type startSlot struct {
 	releasedForPull bool   // the slot was released during a pull
 }
 
-// acquireSlot waits for a start slot and stores its release function in s.release. After StartSlotTimeout the slot is released
-// even if the start continues, so that hung calls cannot occupy all slots.
+// acquireSlot waits for a start slot and sets s.release, the function that releases it. After Node.StartSlotTimeout the slot
+// is released even if the start continues, so that hung calls cannot occupy all slots.
 func (s *startSlot) acquireSlot(ctx context.Context) error {
 	if err := s.node.Slots.Acquire(ctx); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (s *startSlot) acquireSlot(ctx context.Context) error {
 // pullAfter is how long Images.Ensure may take before it counts as a pull.
 const pullAfter = 100 * time.Millisecond
 
-// pullWithoutSlot calls pull, which pulls an image unless it is present. If pull takes longer than pullAfter, the start slot is
-// released. Once pull has succeeded, pullWithoutSlot acquires a new slot.
+// pullWithoutSlot calls pull, which pulls an image if it is missing. If the call takes longer than pullAfter,
+// pullWithoutSlot releases the start slot meanwhile. After a successful pull it acquires a new slot.
 func (s *startSlot) pullWithoutSlot(ctx context.Context, pull func() error) error {
 	timer := time.AfterFunc(pullAfter, s.release)
 	err := pull()

@@ -31,8 +31,8 @@ type starter struct {
 	postStart *postStart
 }
 
-// startPod runs the planned sandbox if necessary and starts the containers of actions.Start. If a container fails to start,
-// startPod still starts the containers after it.
+// startPod starts the containers in actions.Start, in this order. It first runs the sandbox if one is planned. If a
+// container fails to start, startPod continues with the next container.
 func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	sb, err := s.sandboxes.ensureSandbox(ctx, pod, observed, actions)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return errors.Join(errs...)
 }
 
-// startContainer starts the container of start, and creates it if necessary. It reports the attempt as an event, to the hooks and
-// in the waiting reason of the container.
+// startContainer starts the container described by start, and creates it if necessary. It reports the attempt to the
+// StartAttempted hook. An error is also recorded as an event and as the waiting reason of the container.
 func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) error {
 	name, began := start.Container.Name, time.Now()
 	id, err := s.runContainer(ctx, pod, start, sb)
@@ -73,9 +73,9 @@ func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start pla
 	return err
 }
 
-// runContainer brings the container of start to the running state and runs its postStart hook. It skips the creation or the start
-// if an earlier attempt, possibly by a previous agent process, got that far. id is also set if the start fails after the
-// container was created.
+// runContainer creates the container described by start, starts it, and runs its postStart hook. It skips the steps that an
+// earlier attempt has completed, possibly in a previous agent process. id is the container ID even if the start fails after
+// the creation.
 func (s *starter) runContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	switch {
 	case start.PostStartOnly:

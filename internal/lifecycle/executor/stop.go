@@ -30,8 +30,8 @@ type stopper struct {
 	failures map[string]int // by container ID: consecutive failures of StopContainer
 }
 
-// stopPod stops the containers of actions.Kill in parallel. A container is stopped only after the containers in its WaitFor list.
-// If all containers have stopped, stopPod stops the sandboxes of actions.StopSandboxes.
+// stopPod stops the containers in actions.Kill in parallel. Each container waits for the containers in its WaitFor list to
+// stop first. When all containers have stopped, stopPod stops the sandboxes in actions.StopSandboxes.
 func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := make([]error, len(actions.Kill))
 	ended := make([]chan struct{}, len(actions.Kill))
@@ -69,9 +69,10 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// killContainer runs the preStop hook of a container, waits until all channels in waitFor are closed, and stops the container. A
-// channel closes when a container that must terminate earlier has terminated. The grace period limits the hook and the wait
-// together. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// killContainer runs the preStop hook of a container, waits until all channels in waitFor are closed, and stops the
+// container. Each channel belongs to a container that must terminate earlier, and is closed when that has terminated. Hook
+// and wait together take at most the grace period. Source: killContainer in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, waitFor []chan struct{}) error {
 	deadline := time.NewTimer(kill.Grace)
 	defer deadline.Stop()
@@ -96,9 +97,9 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.K
 // maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.
 const maxStopFailures = 5
 
-// stopContainer stops a container within this grace period, or at once after maxStopFailures failures. Otherwise a pod with an
-// invalid stop signal in its image would never terminate, because containerd 2.4 cannot send that signal. The kubelet stops the
-// sandbox in this case.
+// stopContainer stops a container with the given grace period. After maxStopFailures failures it stops the container without
+// a grace period. Otherwise containerd 2.4 would never terminate a container whose image has an invalid stop signal. The
+// kubelet stops the sandbox in this case.
 func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.failures[id] >= maxStopFailures {
@@ -128,8 +129,8 @@ func waitUntil(done <-chan struct{}, deadline *time.Timer) bool {
 	}
 }
 
-// stoppedSandboxes returns the IDs of the sandboxes in observed that s has stopped and that are not ready. It discards the stored
-// IDs of all other sandboxes.
+// stoppedSandboxes returns the IDs of the sandboxes in observed that s has stopped and that are not ready. It discards all
+// other stored IDs.
 func (s *stopper) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	maps.DeleteFunc(s.stoppedIDs, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })

@@ -28,19 +28,19 @@ func (s Subject) newEvent(kind, reason, message string) podevents.Event {
 	}
 }
 
-// subjectOfStart returns the Subject for events about the container that start describes. id is the container ID, or "" before
-// the container is created.
+// subjectOfStart returns the Subject for events about the container described by start. id is the container ID, or "" if the
+// container is not created yet.
 func subjectOfStart(start *plan.Start, id string) Subject {
 	return Subject{name: start.Container.Name, id: id, attempt: start.Attempt}
 }
 
-// subjectOfCall returns the Subject for events about the container in which the hook of call runs.
+// subjectOfCall returns the Subject for events about the container in which a hook runs.
 func subjectOfCall(call hook.Call) Subject {
 	return Subject{name: call.Container.Name, id: call.ContainerID, attempt: call.Attempt}
 }
 
-// subjectOf returns the Subject for events about the container with this name and ID. It takes the attempt number from observed;
-// the number is 0 if observed lacks the container.
+// subjectOf returns the Subject for events about the container with this name and ID. The attempt number comes from
+// observed, and is 0 if the container is not listed there.
 func subjectOf(observed cri.Pod, name, id string) Subject {
 	subject := Subject{name: name, id: id}
 	for i := range observed.Containers {
@@ -51,7 +51,7 @@ func subjectOf(observed cri.Pod, name, id string) Subject {
 	return subject
 }
 
-// lastExitOf returns the Subject for events about the container instance that status.LastTerminationState describes.
+// lastExitOf returns the Subject for events about the container instance that exited last, according to status.
 func lastExitOf(status *corev1.ContainerStatus) Subject {
 	subject := Subject{name: status.Name, attempt: uint32(max(status.RestartCount, 0))}
 	if t := status.LastTerminationState.Terminated; t != nil {

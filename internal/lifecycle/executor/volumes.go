@@ -43,7 +43,7 @@ type Volumes struct {
 	relabeled relabeledVolumes
 }
 
-// prepareVolumes waits until the volumes of pod are ready. If they cannot be prepared, it stores the error as the waiting reason
+// prepareVolumes waits until the volumes of pod are ready. If they cannot be prepared, the error becomes the waiting reason
 // of all containers in actions.Start. Source: SyncPod in pkg/kubelet/kubelet.go.
 func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if v.node.Volumes == nil {
@@ -64,7 +64,7 @@ func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *
 	return fmt.Errorf("prepare volumes: %w", err)
 }
 
-// Update passes pod to [PodVolumes] if pod differs from the pod of the previous call.
+// Update passes pod to [PodVolumes] if it has changed since the previous call.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	if v.node.Volumes != nil && pod != v.updated {
 		v.node.Volumes.Update(pod)
@@ -72,7 +72,7 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	}
 }
 
-// addToLaunch adds the volumes that the container mounts to launch, the parameters for its creation.
+// addToLaunch adds the volumes that the container mounts to launch, the parameters for creating the container.
 func (v *Volumes) addToLaunch(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandboxID string, launch *podspec.Launch) error {
 	if v.node.Volumes != nil {
 		if err := v.node.Volumes.Container(ctx, pod, container, launch); err != nil {

@@ -25,7 +25,7 @@ func (w *WaitingReasons) Get() map[string]podstatus.Waiting {
 	return maps.Clone(w.reasons)
 }
 
-// Replace replaces the waiting reasons of all containers by reasons, which has container names as keys. The caller must not
+// Replace replaces the waiting reasons of all containers. The keys of reasons are container names. The caller must not
 // modify reasons afterwards.
 func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.mu.Lock()
@@ -33,8 +33,8 @@ func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.reasons = reasons
 }
 
-// setError stores err as the waiting reason of the container with this name. It uses the reason in err if err is a StartError,
-// otherwise parameter reason. A nil err removes the waiting reason.
+// setError stores err as the waiting reason of the container with this name. If err is a StartError, its reason replaces the
+// given reason. If err is nil, the waiting reason is removed.
 func (w *WaitingReasons) setError(name, reason string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -26,8 +26,8 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("command '%s' exited with %d: %s", strings.Join(e.Command, " "), e.Code, e.Stderr)
 }
 
-// runCommand runs command in the container of call, without expanding variables. If it fails, output is the beginning of the
-// command's output, with the standard output first.
+// runCommand runs command in the container of call. It expands no variables. If the command fails, output is the start of
+// its standard output and standard error.
 func (r *Runner) runCommand(ctx context.Context, call Call, command []string) (output string, err error) {
 	if r.opts.Execer == nil {
 		return "", errors.New("commands cannot be run here")
@@ -47,5 +47,5 @@ func (r *Runner) runCommand(ctx context.Context, call Call, command []string) (o
 
 func firstBytes(b []byte) []byte { return b[:min(len(b), MaxOutput)] }
 
-// firstText returns the first MaxOutput bytes of b as valid UTF-8, because a pod status must not contain other bytes.
+// firstText returns the first MaxOutput bytes of b. It replaces invalid UTF-8, because a pod status must not contain it.
 func firstText(b []byte) string { return strings.ToValidUTF8(string(firstBytes(b)), "\uFFFD") }

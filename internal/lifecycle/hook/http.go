@@ -24,8 +24,9 @@ const (
 	maxHeader = 256 << 10
 )
 
-// newClient returns an HTTP/1 client without proxy that does not verify certificates, because they rarely contain a pod address.
-// When connCtx ends, all connections of the client are closed, including unfinished dials, which net/http alone would not limit.
+// newClient returns an HTTP/1 client without a proxy. It does not verify certificates, because the certificate of a
+// container rarely contains the pod IP. When connCtx ends, all connections of the client are closed, also connections that
+// are still being opened.
 func newClient(connCtx context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
@@ -44,8 +45,8 @@ func newClient(connCtx context.Context) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: redirect.SameHost}
 }
 
-// sendHTTPGet sends the HTTP request of action, a lifecycle handler. If the handler requires HTTPS and the server does not speak
-// TLS, it repeats the request over HTTP without credentials in header and URL.
+// sendHTTPGet sends the HTTP request of action, a lifecycle handler. If the request uses HTTPS and the server speaks only
+// HTTP, sendHTTPGet repeats the request over HTTP, without its credentials.
 func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTPGetAction) error {
 	req, err := newRequest(ctx, call, action)
 	if err != nil {
@@ -72,9 +73,8 @@ func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTP
 	return nil
 }
 
-// sendRequest sends req and reads at most maxBody bytes of the response body. It thereby waits for a server that ends the body
-// only after the work of the hook is done. A response with any status code is a success, even if the connection breaks during the
-// body.
+// sendRequest sends req and waits for the response. It reads at most maxBody bytes of the body, because a server may end the
+// body only when the work of the hook is done. Any response is a success, even with an error status or a broken body.
 func sendRequest(client *http.Client, req *http.Request) error {
 	res, err := client.Do(req)
 	if err != nil {

@@ -49,8 +49,8 @@ func newRequest(ctx context.Context, call Call, action *corev1.HTTPGetAction) (*
 	return req, nil
 }
 
-// newHeader returns the headers in list with default values for User-Agent and Accept. If list has an empty User-Agent or Accept,
-// the request is sent without that header.
+// newHeader returns the headers in list, with default values for User-Agent and Accept. If list sets one of these headers to
+// an empty value, the request is sent without it.
 func newHeader(list []corev1.HTTPHeader) http.Header {
 	header := http.Header{}
 	for _, h := range list {
@@ -67,8 +67,8 @@ func newHeader(list []corev1.HTTPHeader) http.Header {
 	return header
 }
 
-// findPort returns the port number in p, or the number of the container's first port with the name in p. Source:
-// pkg/probe/util.go.
+// findPort returns the port number in p. If p is a name, findPort returns the number of the container port with that name.
+// Source: pkg/probe/util.go.
 func findPort(container *corev1.Container, p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {

@@ -23,9 +23,10 @@ type Restored struct {
 	Container *corev1.Container // name, ports and preStop handler
 }
 
-// Restore reads the spec of a container from the annotations of the container. It is used for an orphaned pod, whose spec no
-// source lists. The error names each annotation that cannot be parsed. The result is usable even with an error: it only lacks the
-// values of these annotations. Source: restoreSpecsFromContainerLabels in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Restore reads the spec of a container from the annotations of the container. It is needed for an orphaned pod, which no
+// source lists. The error names each annotation that cannot be parsed. The result is usable even with an error, but lacks
+// the values of these annotations. Source: restoreSpecsFromContainerLabels in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func Restore(have *cri.Container) (Restored, error) {
 	r := annotationReader{container: have}
 	pod := &corev1.Pod{

@@ -58,7 +58,7 @@ func New(opts Options) *Runner {
 	return &Runner{opts: opts}
 }
 
-// Run runs handler in the container that call describes, until it returns or ctx ends. A non-nil error is an [*Error].
+// Run runs handler in the container of call until the handler returns or ctx ends. A non-nil error is an [*Error].
 func (r *Runner) Run(ctx context.Context, call Call, handler *corev1.LifecycleHandler) error {
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
@@ -85,7 +85,7 @@ func (r *Runner) Run(ctx context.Context, call Call, handler *corev1.LifecycleHa
 	return nil
 }
 
-// runSleep waits for the given number of seconds or until ctx ends. It returns at once if seconds is negative.
+// runSleep waits for the given number of seconds. It returns an error if ctx ends first.
 func (r *Runner) runSleep(ctx context.Context, call Call, seconds int64) error {
 	const most = math.MaxInt64 / int64(time.Second)
 	if sleep.For(ctx, time.Duration(min(max(seconds, 0), most))*time.Second) == nil {

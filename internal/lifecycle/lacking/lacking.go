@@ -20,7 +20,7 @@ type Features struct {
 	Admission      bool // an admission check compares the node labels with nodeSelector and node affinity
 }
 
-// CheckPod returns an error for each field of pod that requires a feature which this agent lacks according to p.
+// CheckPod returns an error for each field of pod that requires a feature which is not set in p.
 func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if !p.Probes {
@@ -58,7 +58,8 @@ func requiresNode(affinity *corev1.Affinity) bool {
 	return affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// checkProbes returns an error for each probe of the containers in list. path is the field path of list.
+// checkProbes returns an error for each probe of the containers in list. The errors contain the field path of the probe;
+// path is the field path of list.
 func checkProbes(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	refuse := func(p *corev1.Probe, path *field.Path) {
 		if p != nil {

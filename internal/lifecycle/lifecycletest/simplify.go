@@ -5,8 +5,8 @@ package lifecycletest
 
 import corev1 "k8s.io/api/core/v1"
 
-// SimplifyPod returns a copy of pod without fields that an in-memory runtime cannot serve: volumes, devices, resource claims,
-// probes and hooks. Tests of schedulers and controllers can then run any pod.
+// SimplifyPod returns a copy of pod without the fields that an in-memory runtime does not support: volumes, devices,
+// resource claims, probes and hooks. Tests of schedulers and controllers can then run any pod.
 func SimplifyPod(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.Volumes, pod.Spec.ResourceClaims = nil, nil

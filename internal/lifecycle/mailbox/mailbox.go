@@ -44,7 +44,7 @@ type eviction struct {
 	podRemoved bool                // the pod is completely removed
 }
 
-// New returns the mailbox of pod. pod is nil for an orphaned pod, which the runtime lists but no source.
+// New returns the mailbox of pod. A nil pod means an orphaned pod: the runtime lists it, but no source does.
 func New(pod *corev1.Pod) *Mailbox {
 	return &Mailbox{
 		Changed: make(chan struct{}, 1), StatusEcho: make(chan struct{}, 1), listed: pod, pod: pod, deleted: pod == nil,
@@ -61,8 +61,9 @@ func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 	return m.pod, m.deleted
 }
 
-// Update stores pod as the newest version and signals the worker: Changed, or StatusEcho if only the status differs. terminal is
-// true if the pod was already published with a terminal phase. A new deletion or a shorter grace period cancels the running sync.
+// Update stores pod as the newest version and wakes the worker through Changed, or through StatusEcho if only the status
+// differs. terminal is true if a terminal phase of the pod was already published. A new deletion or a shorter grace period
+// cancels the running sync.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,8 +88,8 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	sleep.Wake(signal)
 }
 
-// setRelisted records that a source lists the deleted pod again, provided that pod is unchanged except for its status. m.mu is
-// held.
+// setRelisted records that a source lists the deleted pod again. It does so only if pod is unchanged except for its status.
+// m.mu is held.
 func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 	if m.relisted == pod {
 		return
@@ -103,7 +104,8 @@ func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 // annotationSeen holds the time at which a source read the manifest of a static pod. It changes when the manifest is rewritten.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// copyWithoutSeen returns a copy of pod without annotationSeen, which differs between two equal versions of a static pod.
+// copyWithoutSeen returns a copy of pod without annotationSeen, because two equal versions of a static pod may differ in
+// that annotation.
 func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	copied := *pod
 	copied.Annotations = maps.Clone(pod.Annotations)
@@ -118,8 +120,8 @@ func (m *Mailbox) IsRelisted() bool {
 	return m.relisted != nil
 }
 
-// RevokeDeletion makes a deleted pod desired again if a source lists it again without changes. It returns false if that is not
-// the case.
+// RevokeDeletion makes a deleted pod desired again if a source lists it again without changes, and returns true. Otherwise
+// it returns false.
 func (m *Mailbox) RevokeDeletion() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,8 +133,8 @@ func (m *Mailbox) RevokeDeletion() bool {
 	return true
 }
 
-// Delete records that no source lists the pod. It cancels the running sync, unless that sync already stops the pod: a new sync
-// would start its hooks and grace period again.
+// Delete records that no source lists the pod. It cancels the running sync, except for a sync that already stops the pod,
+// because a new sync would repeat the preStop hooks and the grace period.
 func (m *Mailbox) Delete() {
 	m.mu.Lock()
 	changed := !m.deleted || m.relisted != nil
@@ -146,8 +148,9 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction of the pod. The returned channel is closed when no container of the pod runs and its resources are
-// released. Evict cancels the running sync, unless that sync already stops the pod and eviction has no shorter grace period.
+// Evict requests an eviction of the pod. The returned channel is closed when no container of the pod runs and its resources
+// are released. Evict cancels the running sync. It does not cancel a sync that already stops the pod, except if the eviction
+// has a shorter grace period.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -175,8 +178,8 @@ func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	return done
 }
 
-// RequestRuntimeCleanup requests that the worker removes all containers and sandboxes of the pod from the runtime once the pod
-// has terminated. The returned channel is closed after the removal.
+// RequestRuntimeCleanup makes the worker remove all containers and sandboxes of the pod from the runtime once the pod has
+// terminated. The returned channel is closed after the removal.
 func (m *Mailbox) RequestRuntimeCleanup() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -193,15 +196,15 @@ func (m *Mailbox) RequestRuntimeCleanup() <-chan struct{} {
 	return done
 }
 
-// IsRuntimeCleanupRequested reports whether a channel of RequestRuntimeCleanup is still open.
+// IsRuntimeCleanupRequested reports whether RequestRuntimeCleanup was called and the cleanup is not complete.
 func (m *Mailbox) IsRuntimeCleanupRequested() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.runtimeClean != nil
 }
 
-// NotifyRuntimeClean closes the channel of RequestRuntimeCleanup. The worker calls it when the runtime has no container and no
-// sandbox of the pod.
+// NotifyRuntimeClean closes the channel returned by RequestRuntimeCleanup. The worker calls it when the runtime has no
+// container and no sandbox of the pod.
 func (m *Mailbox) NotifyRuntimeClean() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,8 +219,8 @@ func (m *Mailbox) closeRuntimeClean() {
 	}
 }
 
-// NotifyRemoved closes the channels of Evict and RequestRuntimeCleanup. The worker calls it when the pod is completely removed.
-// Later calls of these two methods return a closed channel.
+// NotifyRemoved closes the channels returned by Evict and RequestRuntimeCleanup. The worker calls it when the pod is
+// completely removed. From then on, Evict and RequestRuntimeCleanup return a closed channel.
 func (m *Mailbox) NotifyRemoved() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -245,8 +248,8 @@ func (m *Mailbox) HasNewEviction() bool {
 	return m.eviction.request != nil
 }
 
-// NotifyEvicted closes the channel of Evict. The worker calls it when no container of the pod runs and its resources are
-// released. The channel stays open if another eviction was requested after AcceptEviction.
+// NotifyEvicted closes the channel returned by Evict. The worker calls it when no container of the pod runs and its
+// resources are released. It does nothing if another eviction was requested in the meantime.
 func (m *Mailbox) NotifyEvicted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -265,8 +268,8 @@ type Work struct {
 	cancel  context.CancelFunc
 }
 
-// StartWork registers a sync that starts now and returns a Work for it. The returned context is for the sync; a deletion or an
-// eviction of the pod may cancel it. The caller must call [Work.End] after the sync.
+// StartWork registers a sync that starts now. It returns the context for the sync, which a deletion or an eviction of the
+// pod may cancel, and the pod to sync in a [Work]. The caller must call [Work.End] after the sync.
 func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,7 +280,7 @@ func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	return ctx, &Work{Pod: m.pod, Deleted: m.deleted, mailbox: m, cancel: cancel}
 }
 
-// End ends the sync. It cancels the context of the sync and frees the mailbox for the next StartWork.
+// End cancels the context of the sync and records that no sync runs.
 func (w *Work) End() {
 	w.cancel()
 	w.mailbox.mu.Lock()
@@ -285,7 +288,7 @@ func (w *Work) End() {
 	w.mailbox.cancelWork, w.mailbox.stopping = nil, false
 }
 
-// SetStopping stores whether the running sync stops the pod. A deletion does not cancel a sync that stops the pod.
+// SetStopping stores whether the running sync stops the pod. A deletion of the pod does not cancel such a sync.
 func (m *Mailbox) SetStopping(stops bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -301,8 +304,8 @@ func IsSameExceptStatus(a, b *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// shrinkGrace returns pod with the grace period of old if that is shorter, because the grace period of a deleted pod must never
-// grow. It returns a copy if it changes the grace period, else pod itself.
+// shrinkGrace returns pod, with the grace period of old if that is shorter. The grace period of a deleted pod must never
+// grow. The result is pod itself if its grace period does not change, and a copy otherwise.
 func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.GracePeriod(pod) <= plan.GracePeriod(old) {
 		return pod

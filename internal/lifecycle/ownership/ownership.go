@@ -18,8 +18,8 @@ const Label = "nodeagent/owner"
 // Mark identifies an agent in the label [Label]. An agent with an empty mark owns nothing.
 type Mark string
 
-// SetLabel sets the owner label in labels to m. It overwrites a label of that name that the pod itself has. An empty m removes
-// the label.
+// SetLabel sets the owner label in labels to m. It replaces an owner label that the user has set on the pod. If m is empty,
+// it removes the label.
 func (m Mark) SetLabel(labels map[string]string) {
 	if m == "" {
 		delete(labels, Label)
@@ -28,7 +28,7 @@ func (m Mark) SetLabel(labels map[string]string) {
 	labels[Label] = string(m)
 }
 
-// Owns reports whether a sandbox or container of pod has the mark m. An empty mark owns nothing.
+// Owns reports whether a sandbox or container of pod has the mark m. It returns false if m is empty.
 func (m Mark) Owns(pod *cri.Pod) bool {
 	for mark := range listMarks(pod) {
 		if m != "" && mark == m {
@@ -38,8 +38,8 @@ func (m Mark) Owns(pod *cri.Pod) bool {
 	return false
 }
 
-// ForeignMark returns a mark other than m, that is another value of the owner label, which a sandbox or container of pod has. The
-// mark is empty if the owner label is missing. found is false if all sandboxes and containers have mark m.
+// ForeignMark returns the first mark of a sandbox or container of pod that differs from m. A missing owner label is an empty
+// mark. found is false if all sandboxes and containers have the mark m.
 func (m Mark) ForeignMark(pod *cri.Pod) (other Mark, found bool) {
 	for mark := range listMarks(pod) {
 		if mark != m {

@@ -20,8 +20,8 @@ import (
 // Dir is the directory of one pod. The empty Dir means that the agent keeps no files: all methods do nothing.
 type Dir string
 
-// DirOf returns the directory of the pod with this UID below root. It returns the empty Dir if root is empty or uid is not a safe
-// file name.
+// DirOf returns the directory of the pod with this UID below root. It returns the empty Dir if root is empty, or if uid is
+// not a safe file name.
 func DirOf(root, uid string) Dir {
 	if root == "" || !IsFileName(uid) {
 		return ""
@@ -29,8 +29,8 @@ func DirOf(root, uid string) Dir {
 	return Dir(filepath.Join(root, uid))
 }
 
-// IsFileName reports whether name is safe as one element of a path: it is not empty, does not start with a dot and contains no
-// slash. The agent checks names from the runtime, which may be malicious.
+// IsFileName reports whether name is safe as a single path element: it is not empty, does not start with a dot and contains
+// no slash. Names from the runtime must be checked, because they may be malicious.
 func IsFileName(name string) bool {
 	return name != "" && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
@@ -43,8 +43,8 @@ func (d Dir) recordPath() string {
 	return filepath.Join(string(d), recordName)
 }
 
-// WriteHostsFile writes the hosts file of pod, with the pod IPs ips, and returns its path. Like the kubelet, the agent rewrites
-// the file before it creates a container.
+// WriteHostsFile writes the hosts file of pod and returns its path. ips are the pod IPs. Like the kubelet, the agent
+// rewrites the file before it creates a container.
 func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, opts podspec.Options) (string, error) {
 	if d == "" {
 		return "", nil
@@ -77,8 +77,8 @@ func (d Dir) openOrCreate() (*os.Root, error) {
 	return os.OpenRoot(string(d))
 }
 
-// messagePath returns the path of the termination message file for an attempt of the container, relative to d. It returns "" if
-// the container gets no such file.
+// messagePath returns the path of the termination message file for an instance of the container, relative to d. It returns
+// "" if the container gets no such file.
 func (d Dir) messagePath(container string, attempt uint32) string {
 	if d == "" || !IsFileName(container) {
 		return ""
@@ -86,8 +86,8 @@ func (d Dir) messagePath(container string, attempt uint32) string {
 	return filepath.Join("containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
-// CreateMessageFile creates an empty termination message file for an attempt of the container, and returns its path. All users
-// can write to the file, because the container may run as any user.
+// CreateMessageFile creates an empty termination message file for an instance of the container, and returns its path. All
+// users can write to the file, because the container may run as any user.
 func (d Dir) CreateMessageFile(container string, attempt uint32) (string, error) {
 	name := d.messagePath(container, attempt)
 	if name == "" {
@@ -104,7 +104,8 @@ func (d Dir) CreateMessageFile(container string, attempt uint32) (string, error)
 	return filepath.Join(string(d), name), replaceContent(root, name, nil, 0o666) // the container may run as any user
 }
 
-// Remove removes the pod directory with its files. It does not remove files below a mount point: a remaining mount is an error.
+// Remove removes the pod directory. It returns an error if a mount remains below the directory, and does not remove the
+// files in that mount.
 func (d Dir) Remove() error {
 	if d == "" {
 		return nil

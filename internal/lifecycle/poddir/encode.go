@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// encodeBounded returns the JSON of r, which has at most maxRecord bytes. If the JSON would be larger, it leaves out messages and
-// lists of the pod status. If that does not suffice, it leaves out the container statuses and conditions.
+// encodeBounded returns r as JSON of at most maxRecord bytes. If r is too large, it first omits messages and lists of the
+// pod status, and then also the container statuses and the conditions.
 func (r *Record) encodeBounded() ([]byte, error) {
 	data, err := json.Marshal(r)
 	for _, trim := range []func(*corev1.PodStatus){trimMessages, trimContainers} {
@@ -29,8 +29,8 @@ func (r *Record) encodeBounded() ([]byte, error) {
 	return data, err
 }
 
-// trimMessages removes messages and lists from status that the agent does not need after a restart. It keeps the container
-// states.
+// trimMessages removes the messages and lists from status that the agent does not need after a restart. It keeps the
+// container states.
 func trimMessages(status *corev1.PodStatus) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// openInPlace opens the file with this name for writing, and creates a missing file. It does not replace a regular file, because
-// running containers have mounted it. It replaces any other kind of file, such as a symbolic link.
+// openInPlace opens the file with this name for writing, and creates it if it is missing. It keeps an existing regular file,
+// because running containers have mounted it. It replaces any other file, such as a symbolic link.
 func openInPlace(root *os.Root, name string) (*os.File, error) {
 	f, err := plainfile.Open(root, name, os.O_RDWR)
 	if err == nil || !errors.Is(err, plainfile.ErrIrregular) && !errors.Is(err, fs.ErrNotExist) {
@@ -25,9 +25,8 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// replaceContent sets content and mode of the file with this name without replacing the file itself, and independent of the
-// umask. It writes nothing if the file already has the content. It compares files of equal size only, because a container may
-// have made the file huge.
+// replaceContent sets the content and the mode of the file with this name. It does not replace the file itself, because
+// containers have mounted it. The umask has no effect. If the file already has this content, it is not written.
 func replaceContent(root *os.Root, name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := openInPlace(root, name)
 	if err != nil {

@@ -25,8 +25,8 @@ type Logs struct {
 	Pod   cri.PodIdentity
 }
 
-// Directory returns the log directory of the pod. It returns "" if the agent has no log directory, or if a name of the pod
-// contains a separator and would make the path ambiguous.
+// Directory returns the log directory of the pod. It returns "" if the agent writes no logs, or if the namespace, name or
+// UID of the pod contains a character that would make the path ambiguous.
 func (l Logs) Directory() string {
 	if l.Root == "" || !IsFileName(l.Pod.Namespace) || !IsFileName(l.Pod.Name) || !IsFileName(l.Pod.UID) ||
 		strings.Contains(l.Pod.Namespace+l.Pod.Name+l.Pod.UID, "_") { // separates the parts of the directory name
@@ -79,9 +79,9 @@ func (l Logs) RemoveLinks(containers []cri.Container) error {
 	return errors.Join(errs...)
 }
 
-// Remove removes the log files of a container that is not running, including rotated files. It keeps the files if another
-// container in observed has the same name and attempt number. Source: removeContainerLog in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Remove removes the log files of a container, including rotated files. It keeps the log files of a running container. It
+// also keeps files that belong to another container in observed, with the same name and attempt number. Source:
+// removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	shared := slices.ContainsFunc(observed.Containers, func(other cri.Container) bool {
 		return other.ID != container.ID && other.Name == container.Name && other.Attempt == container.Attempt
@@ -104,9 +104,9 @@ func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	return err
 }
 
-// NextAttempt returns the attempt number for the next instance of the container: the number of its newest log file plus one, or 0
-// if there is none. The restart count therefore continues even if the runtime has lost all containers, and no log is overwritten.
-// Source: calcRestartCountByLogDir in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// NextAttempt returns the attempt number for the next instance of the container: the number of its newest log file plus one,
+// or 0 if there is none. No log is therefore overwritten, and the restart count continues, even if the runtime has lost its
+// containers. Source: calcRestartCountByLogDir in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	if l.Directory() == "" || !IsFileName(container) {
 		return 0, nil
@@ -126,8 +126,9 @@ func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	return n, err
 }
 
-// listFiles returns the names of the files in dir, without directories. It returns none if dir does not exist. A symbolic link
-// that leaves root is an error, because a container that mounts the logs may have created it.
+// listFiles returns the names of the files in the directory dir of root. It returns none if the directory does not exist. It
+// returns an error if dir is a symbolic link out of root, because a container that mounts the logs may have created the
+// link.
 func listFiles(root *os.Root, dir string) (names []string, err error) {
 	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a named pipe
 	if err != nil {
@@ -143,7 +144,7 @@ func listFiles(root *os.Root, dir string) (names []string, err error) {
 	return names, err
 }
 
-// ignoreNotExist returns nil if err wraps [fs.ErrNotExist], else err.
+// ignoreNotExist returns nil if err wraps [fs.ErrNotExist], and err otherwise.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -28,8 +28,8 @@ const (
 	reasonCannotRun = "ContainerCannotRun" // the container never ran and has no log
 )
 
-// ReadMessage returns the termination message of an exited container from its termination message file. If the file is empty, the
-// container has failed, and its policy is FallbackToLogsOnError, it returns the end of the container log.
+// ReadMessage returns the termination message of an exited container. It reads the termination message file. If that is
+// empty, the container has failed and its policy is FallbackToLogsOnError, it returns the end of the container log.
 func (d Dir) ReadMessage(ctx context.Context, container *cri.Container) string {
 	message := tail{max: maxMessage}
 	d.readMessage(container, &message)
@@ -50,8 +50,8 @@ func (d Dir) ReadMessage(ctx context.Context, container *cri.Container) string {
 	return string(message.data)
 }
 
-// readMessage copies the end of the container's termination message file to message. It does nothing if the file is missing or
-// not a regular file.
+// readMessage appends the end of the container's termination message file to message. It does nothing if the file is missing
+// or not a regular file.
 func (d Dir) readMessage(container *cri.Container, message *tail) {
 	name := d.messagePath(container.Name, container.Attempt)
 	if name == "" {

@@ -58,8 +58,9 @@ type EvictionHistory struct {
 	Reason string    `json:"reason,omitempty"` // of the last eviction
 }
 
-// Next returns the eviction history after a further temporary eviction at now. wait determines how long the pod stays evicted
-// before it may be admitted again. If the last eviction ended longer than reset ago, the count of evictions restarts at one.
+// Next returns the eviction history after another temporary eviction. wait is the back-off before the pod may be admitted
+// again, which grows with the number of evictions. The number restarts at one if the last eviction ended more than reset
+// ago.
 func (h EvictionHistory) Next(now time.Time, wait backoff.Policy, reset time.Duration) EvictionHistory {
 	if h.Count > 0 && now.Sub(h.Until) > reset {
 		h.Count = 0
@@ -93,11 +94,11 @@ type Recorder struct {
 	spareUsed  bool              // a spare file was used
 }
 
-// NewRecorder returns the Recorder for a pod, whose record is a JSON file in dir. pod is "namespace/name". NewRecorder does not
-// read the file; see [Recorder.Load].
+// NewRecorder returns the Recorder that stores the record of a pod in a JSON file in dir. pod is "namespace/name".
+// NewRecorder does not read the file; see [Recorder.Load].
 func NewRecorder(dir Dir, pod string) *Recorder { return &Recorder{path: dir.recordPath(), pod: pod} }
 
-// SetSource sets the name of the source that lists the pod. The next Update stores it in the record.
+// SetSource sets the name of the source that lists the pod. The next Update writes it to the record.
 func (r *Recorder) SetSource(source string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,9 +140,9 @@ func (r *Recorder) Get() Record {
 	return r.record
 }
 
-// Update calls change with the record, and writes the file if the content has changed. change must replace slices, maps and
-// pointers, and not modify their targets. Update syncs a record with a terminal phase to disk before it returns. A power failure
-// may undo other changes of the last seconds.
+// Update changes the record by calling change, and writes it to the file if it differs. The function change must replace
+// slices, maps and pointers instead of modifying their targets. A record with a terminal phase is on disk when Update
+// returns. A power failure may undo other changes of the last seconds.
 func (r *Recorder) Update(change func(now *Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +155,8 @@ func (r *Recorder) Update(change func(now *Record)) error {
 	return err
 }
 
-// saveRecord writes the record to its file if they differ. If the disk is full and the pod must not run again, it overwrites a
-// spare file, which already has disk blocks.
+// saveRecord writes the record to its file if it has changed. If the disk is full and the pod must not run again, saveRecord
+// overwrites a spare file, which already has disk blocks.
 func (r *Recorder) saveRecord() error {
 	r.record.Version, r.record.Pod, r.record.Source = recordVersion, r.pod, r.source
 	data, err := r.record.encodeBounded()
@@ -185,25 +186,25 @@ func (r *Recorder) saveRecord() error {
 	return nil
 }
 
-// mustPersist reports whether the pod is evicted or has a terminal phase. If this record were lost, a restarted agent would run
+// mustPersist reports whether the pod is evicted or has a terminal phase. Without this record, a restarted agent would run
 // the pod again.
 func (r *Record) mustPersist() bool {
 	return r.Eviction != nil || r.Status != nil && podstatus.IsTerminal(r.Status.Phase)
 }
 
-// isDiskFull reports whether err means a full disk or an exceeded disk quota.
+// isDiskFull reports whether err means that the disk is full or the disk quota is exceeded.
 func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// IsSaved reports whether the file contains the current record. It returns true if the Recorder has no file.
+// IsSaved reports whether the last write of the record succeeded. It returns true if the Recorder has no file.
 func (r *Recorder) IsSaved() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.saveFailed
 }
 
-// RecordedPods returns the UIDs of the pods that have a record in a directory below root.
+// RecordedPods returns the UIDs of the pods that have a record in their directory below root.
 func RecordedPods(root string) (uids []string, err error) {
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -33,8 +33,9 @@ type LockedRoot struct {
 // Release unlocks the root directory, so that another agent can use it.
 func (c *LockedRoot) Release() error { return c.lock.Release() }
 
-// LockRoot creates the root directory if necessary, locks it, and creates its spare files. named is the name of the agent, which
-// becomes the owner of the directory. If named is empty, the owner is a random ID that is stored in the directory.
+// LockRoot creates the root directory if necessary, locks it, and creates its spare files. The parameter named is the name
+// of the agent, which becomes the owner of the directory. If it is empty, the owner is a random ID that is stored in the
+// directory.
 func LockRoot(root, named string) (*LockedRoot, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("create directory of pods: %w", err)
@@ -54,8 +55,8 @@ func LockRoot(root, named string) (*LockedRoot, error) {
 	return &LockedRoot{Owner: owner, lock: lock}, nil
 }
 
-// loadOwner returns the owner ID stored in the file at path. If the file does not exist, it generates a random ID and syncs the
-// new file to disk, because pods are marked with that ID afterwards.
+// loadOwner returns the owner ID in the file at path. If the file does not exist, it creates the file with a random ID and
+// syncs it to disk, because the pods will be labeled with this ID.
 func loadOwner(path string) (string, error) {
 	if err := atomicfile.Clean(path); err != nil {
 		return "", err

@@ -26,13 +26,13 @@ func sparePath(root string, i int) string {
 	return filepath.Join(root, spareName, strconv.Itoa(i))
 }
 
-// hasSpares reports whether root contains the directory of the spare files, which LockRoot creates.
+// hasSpares reports whether root contains the directory for spare files, which LockRoot creates.
 func hasSpares(root string) bool {
 	info, err := os.Lstat(filepath.Join(root, spareName))
 	return err == nil && info.IsDir()
 }
 
-// createSpares creates the missing spare files of root. It fails if the disk is full.
+// createSpares creates the spare files that are missing in root. It fails if the disk is full.
 func createSpares(root string) error {
 	if err := os.MkdirAll(filepath.Join(root, spareName), 0o700); err != nil {
 		return err
@@ -69,8 +69,8 @@ func createSpare(path string) error {
 	return nil
 }
 
-// writeToSpare replaces the file at path by a spare file of root that contains data. It needs no free disk blocks, because it
-// overwrites the blocks of the spare file. It syncs the file to disk.
+// writeToSpare writes data to a spare file of root, syncs it to disk and renames it to path. It works on a full disk,
+// because it overwrites the disk blocks of the spare file.
 func writeToSpare(root, path string, data []byte) error {
 	if len(data) > spareSize {
 		return fmt.Errorf("%s: a record of %d bytes does not fit into a spare file of %d bytes", path, len(data), spareSize)

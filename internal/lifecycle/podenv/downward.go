@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// fieldValue returns the value of the pod field with this name, such as "status.podIP", for a variable with a fieldRef. Errors
-// name path.
+// fieldValue returns the value of a pod field for a variable with a fieldRef. name is the name of the field, such as
+// "status.podIP". path is the field path for errors.
 func fieldValue(pod *corev1.Pod, name string, path *field.Path, sources *Sources) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -62,8 +62,8 @@ func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 	return strings.Join(s, ",")
 }
 
-// resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. For a missing limit
-// it uses allocatable, the allocatable resources of the node. path is the field path for errors.
+// resourceValue returns the request or limit selected by ref, divided by the divisor in ref and rounded up. Instead of a
+// missing limit, it returns the allocatable amount of the node. path is the field path for errors.
 func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := container, true
 	if ref.ContainerName != "" {
@@ -89,9 +89,9 @@ func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.Res
 	return podfield.Quotient(resourceName, quantity, ref.Divisor), nil
 }
 
-// limitOrAllocatable returns the limit of the container for the resource with this name. If the container has none, it returns
-// the limit of the pod, or else the allocatable amount of the node (kubelet_resources.go, defaultPodLimitsForDownwardAPI). Huge
-// pages have no default, because they cannot be overcommitted.
+// limitOrAllocatable returns the limit of the container for a resource. If the container has no limit, it returns the limit
+// of the pod, and if that is missing, the allocatable amount of the node. Huge pages have no default, because they cannot be
+// overcommitted. Source: defaultPodLimitsForDownwardAPI in pkg/kubelet/kubelet_resources.go.
 func limitOrAllocatable(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
 	limit := container.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {

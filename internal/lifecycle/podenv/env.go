@@ -44,9 +44,9 @@ type Environment struct {
 	room  expand.Room
 }
 
-// New computes the variables of a container: first the variables of envFrom, then the variables of env. The value of a variable
-// can refer to earlier variables. Service variables are overridden by variables of the container with the same name
-// (kubelet_pods.go, makeEnvironmentVariables). The error is a *field.Error.
+// New computes the variables of a container: first the variables of envFrom, then the variables of env. A value can refer to
+// earlier variables. A variable of the container overrides a service variable of the same name. The error is a *field.Error.
+// Source: makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go.
 func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Environment, error) {
 	e := newEnvironment(append(slices.Clone(sources.Node), serviceEnv(pod, sources.References.Services)...))
 	if err := e.setVariables(pod, container, podfield.PathOf(&pod.Spec, container.Name), &sources); err != nil {
@@ -55,7 +55,7 @@ func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Enviro
 	return e, nil
 }
 
-// newEnvironment returns an environment that contains only node, the variables that the node adds.
+// newEnvironment returns an environment with the variables in node, which the node adds to each container.
 func newEnvironment(node []cri.EnvVar) *Environment {
 	e := &Environment{
 		values: make(map[string]string), node: node, nodeValues: make(map[string]string, len(node)),
@@ -78,13 +78,14 @@ func (e *Environment) Lookup(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// Expand replaces variable references such as $(NAME) in words, which are a command or arguments. path is the field path of
-// words, for errors. The size of the result counts towards [MaxArguments]. The error is a *field.Error.
+// Expand replaces the variable references in words, such as $(NAME). words are a command or its arguments, and path is their
+// field path for errors. The size of the result counts towards [MaxArguments]. The error is a *field.Error.
 func (e *Environment) Expand(words []string, path *field.Path) ([]string, error) {
 	return e.room.Expand(words, path, e.Lookup)
 }
 
-// List returns all variables: first the container's own, then the node's variables that the container does not override.
+// List returns all variables: first the variables of the container, then the variables of the node that the container does
+// not override.
 func (e *Environment) List() []cri.EnvVar {
 	var list []cri.EnvVar
 	for _, name := range e.names {
@@ -120,7 +121,8 @@ func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container,
 	return nil
 }
 
-// addVariable sets the variable with this name. It returns an error with path if the variable exceeds a size limit.
+// addVariable sets the variable with this name. It returns an error if the variable exceeds a size limit. path is the field
+// path for the error.
 func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	if err := e.reserveRoom(path, name, len(value)); err != nil {
 		return err
@@ -129,8 +131,8 @@ func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	return nil
 }
 
-// reserveRoom counts a variable whose value has size bytes towards the size limits. It returns an error with path if the variable
-// exceeds one of them.
+// reserveRoom adds the size of a variable to the total size of the environment. size is the size of the value in bytes. It
+// returns an error if a size limit is exceeded. path is the field path for the error.
 func (e *Environment) reserveRoom(path *field.Path, name string, size int) error {
 	switch total := len(name) + len("=") + size; {
 	case total >= MaxArgument:
@@ -149,8 +151,8 @@ func (e *Environment) setValue(name, value string) {
 	e.values[name] = value
 }
 
-// setVariable sets the variable that container.Env[i] defines. path is its field path, for errors. The variable stays unset if
-// its value comes from an optional object that does not exist.
+// setVariable sets the variable defined by container.Env[i]. It does not set the variable if the value comes from an
+// optional object that does not exist. path is the field path for errors.
 func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, i int, path *field.Path, sources *Sources) error {
 	v := &container.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
@@ -169,8 +171,8 @@ func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, 
 	return e.addVariable(path, v.Name, value)
 }
 
-// setFromObject sets a variable for each key of the config map or secret that from names, in the order of the keys. refs contains
-// these objects. path is the field path for errors.
+// setFromObject sets a variable for each key of the config map or secret named in from, in the order of the keys. refs
+// contains the objects that were read. path is the field path for errors.
 func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, refs *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -201,7 +203,8 @@ func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix
 	return nil
 }
 
-// notFoundError returns an error with path for a missing object or key of this name. It returns nil if the reference is optional.
+// notFoundError returns an error for a missing object or key with this name. It returns nil if the reference is optional.
+// path is the field path for the error.
 func notFoundError(path *field.Path, name string, isOptional *bool) error {
 	if optional.IsTrue(isOptional) {
 		return nil

@@ -13,9 +13,9 @@ import (
 // maxEnvFileLine is the maximum length of a line, as in the kubelet's scanner.
 const maxEnvFileLine = 64<<10 - 1
 
-// ParseEnvFile returns the value of variable key in data, the content of an environment file (KEP-3721; pkg/kubelet/util/env).
-// Lines have the form NAME='value', with required quotes; the value may contain line breaks. If key is missing, the result is
-// empty. If key is defined twice, the first definition counts, and errors after it are not found.
+// ParseEnvFile returns the value of a variable in an environment file (KEP-3721). A line has the form NAME='value', and the
+// value may contain line breaks. The result is empty if the file does not define the variable named key. Parsing stops at
+// the first definition, so that later errors have no effect. Source: pkg/kubelet/util/env.
 func ParseEnvFile(data []byte, key string) (string, error) {
 	return parseEnvFile(data, map[string]bool{key: true}).lookupValue(key)
 }
@@ -33,7 +33,7 @@ func (v envFileValues) lookupValue(key string) (string, error) {
 	return "", v.err
 }
 
-// parseEnvFile returns the values of the variables in keys from data, the content of an environment file.
+// parseEnvFile returns the values of the variables named in keys. data is the content of an environment file.
 func parseEnvFile(data []byte, keys map[string]bool) envFileValues {
 	p := envFile{rest: string(data)}
 	found := make(map[string]string, len(keys))
@@ -60,7 +60,7 @@ type envFile struct {
 
 func (p *envFile) lineError(problem string) error { return fmt.Errorf("line %d: %s", p.line, problem) }
 
-// nextLine returns the next line without its line break, or [io.EOF].
+// nextLine returns the next line without its line break. At the end of the file it returns [io.EOF].
 func (p *envFile) nextLine() (line string, err error) {
 	if p.rest == "" {
 		return "", io.EOF
@@ -76,8 +76,8 @@ func (p *envFile) nextLine() (line string, err error) {
 // envFileVariable is one variable of an environment file: a line NAME='value'.
 type envFileVariable struct{ name, value string }
 
-// nextVariable parses the next variable of the file. At the end of the file it returns [io.EOF]. All other errors contain the
-// line number.
+// nextVariable parses the next variable of the file. At the end of the file it returns [io.EOF]. Any other error contains
+// the line number.
 func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	line := ""
 	for line == "" || line[0] == '#' {
@@ -101,8 +101,8 @@ func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	return envFileVariable{name: name, value: value}, err
 }
 
-// readQuoted parses a value in single quotes and returns it without the quotes. s is the part of the line after the equals sign.
-// The value may continue on further lines.
+// readQuoted parses a value in single quotes and returns it without the quotes. s is the text after the equals sign. The
+// value may continue on the next lines.
 func (p *envFile) readQuoted(s string) (string, error) {
 	first := p.line
 	s, quoted := strings.CutPrefix(s, "'")

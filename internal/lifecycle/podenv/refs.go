@@ -62,8 +62,8 @@ type EnvFile struct {
 }
 
 // Resolve reads the config maps, secrets, services and environment files that the container refers to, in at most
-// [ResolveTimeout]. volumes has the host paths of the pod volumes by name. An object that does not exist is missing in the
-// result, and [New] returns an error if it is required. If from is nil, Resolve returns an error for a required object.
+// [ResolveTimeout]. volumes maps the name of a pod volume to its host path. The result omits an object that does not exist;
+// [New] returns an error if the object is required. If from is nil, Resolve returns an error for each required object.
 func Resolve(ctx context.Context, pod *corev1.Pod, container *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
@@ -127,9 +127,9 @@ func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Conta
 // errNoObjects is the error of a required reference if Objects is nil.
 var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
 
-// fetchObject reads the object with this name by calling get, and stores it in found. An object in found is not read again, so
-// that all variables of a container use one version of it. An object that does not exist is no error. If the agent has no
-// [Objects], isOptional decides whether the reference is an error.
+// fetchObject stores the object with this name in found. If it is not there yet, fetchObject reads it by calling get, so
+// that all variables of a container use the same version. A missing object is no error. If the agent has no [Objects], only
+// an optional reference is accepted.
 func fetchObject[T any](
 	ctx context.Context, r *resolver, found map[string]*T, name string, isOptional *bool,
 	get func(Objects, context.Context, string, string) (*T, error),
@@ -148,8 +148,8 @@ func fetchObject[T any](
 	return ignoreNotExist(err)
 }
 
-// resolveServices reads the services for the service variables of the pod. It reads the services of namespace default. If the pod
-// enables service links, it also reads the services of the pod namespace.
+// resolveServices reads the services for the service variables of the pod: the services of namespace default and, if the pod
+// enables service links, of its own namespace.
 func (r *resolver) resolveServices(ctx context.Context) error {
 	if r.from == nil {
 		return nil
@@ -171,8 +171,8 @@ func (r *resolver) resolveServices(ctx context.Context) error {
 	return nil
 }
 
-// readEnvFile reads the environment file f and stores its content. Containers of the pod can write to the volume. Therefore a
-// symbolic link that leaves the volume is an error, and a named pipe does not block the agent.
+// readEnvFile reads the environment file f and stores its content. Containers may have changed the volume: a symbolic link
+// out of the volume is an error, and a named pipe does not block the agent.
 func (r *resolver) readEnvFile(f EnvFile) error {
 	volume := r.volumes[f.Volume]
 	if _, ok := r.refs.EnvFiles[f]; ok || volume == "" {
@@ -204,7 +204,7 @@ func (r *resolver) readEnvFile(f EnvFile) error {
 	return err
 }
 
-// ignoreNotExist returns nil if err wraps [fs.ErrNotExist], else err.
+// ignoreNotExist returns nil if err wraps [fs.ErrNotExist], and err otherwise.
 func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -20,14 +20,14 @@ import (
 // apiService is the service of the API server, whose variables all pods get.
 const apiService = "kubernetes"
 
-// hasServiceLinks reports whether pod gets variables for the services in its namespace.
+// hasServiceLinks reports whether pod gets variables for the services of its namespace.
 func hasServiceLinks(pod *corev1.Pod) bool {
 	return pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 }
 
-// serviceEnv returns the service variables of pod. They describe the service of the API server and, if enableServiceLinks is set,
-// the services in the pod's namespace. Services without cluster IP get no variables (kubelet_pods.go, getServiceEnvVarMap;
-// pkg/kubelet/envvars).
+// serviceEnv returns the service variables of pod. They describe the service of the API server and, if the pod enables
+// service links, the services of its namespace. A service without a cluster IP gets no variables. Source:
+// getServiceEnvVarMap in pkg/kubelet/kubelet_pods.go and pkg/kubelet/envvars.
 func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	byName := make(map[string]*corev1.Service)
 	for _, s := range services {
@@ -48,8 +48,8 @@ func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	return env.List()
 }
 
-// setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST, NAME_SERVICE_PORT and the variables of Docker
-// links. It overwrites variables of the same name, which another service or port may have set.
+// setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST, NAME_SERVICE_PORT and the variables of
+// Docker links. It overwrites variables of the same name.
 func (e *Environment) setService(service *corev1.Service) {
 	ip, prefix := service.Spec.ClusterIP, variableName(service.Name)
 	e.setValue(prefix+"_SERVICE_HOST", ip)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// valueFrom returns the value of a variable whose source is from. It returns nil if from is optional and its object or key does
-// not exist. path is the field path for errors.
+// valueFrom returns the value of a variable that has the source from. It returns nil if the source is optional and its
+// object or key does not exist. path is the field path for errors.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, container *corev1.Container, from *corev1.EnvVarSource, path *field.Path, sources *Sources,
 ) (*string, error) {
@@ -49,8 +49,8 @@ func (e *Environment) valueFrom(
 	}
 }
 
-// fileValue returns the value of the variable ref.Key in an environment file. It returns nil if the value is empty or missing and
-// the reference is optional. The file itself must always exist. path is the field path for errors.
+// fileValue returns the value of a variable in an environment file, as selected by ref. It returns nil if the value is empty
+// or missing and the reference is optional. The file itself must exist. path is the field path for errors.
 func (e *Environment) fileValue(container *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, sources *Sources) (*string, error) {
 	if _, ok := sources.Volumes[ref.VolumeName]; !ok {
 		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)
@@ -73,7 +73,7 @@ func (e *Environment) fileValue(container *corev1.Container, ref *corev1.FileKey
 	return &value, nil
 }
 
-// keysFromFile returns the set of the variable names that the container reads from file.
+// keysFromFile returns the names of the variables that the container reads from file, as a set.
 func keysFromFile(container *corev1.Container, file EnvFile) map[string]bool {
 	keys := make(map[string]bool)
 	for _, e := range container.Env {

@@ -35,8 +35,8 @@ type RefusedPod struct {
 	Refusal
 }
 
-// NewMerge returns a Merge for which no source has reported yet. It is complete once each source named has reported all its pods.
-// If none is named, one complete report of any source suffices.
+// NewMerge returns a Merge of sources that have not reported yet. It is complete when each of the named sources has reported
+// all its pods. Without names, one complete report of any source suffices.
 func NewMerge(named ...string) *Merge {
 	return &Merge{required: slices.Clone(named)}
 }
@@ -44,8 +44,8 @@ func NewMerge(named ...string) *Merge {
 // EmptyMerge returns a complete Merge without pods, for an agent whose sources list no pod.
 func EmptyMerge() *Merge { return &Merge{complete: true} }
 
-// With returns a new Merge in which set replaces the previous set of its source. If a UID in set belongs to another source, With
-// returns a refusal for that pod. If a source no longer lists a UID, the UID goes to the first other source that lists it.
+// With returns a new Merge in which set replaces the previous set of the same source. A pod in set is refused if its UID
+// belongs to another source. A UID that its source no longer lists passes to the first other source that lists it.
 func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	next := &Merge{required: m.required, sources: slices.Clone(m.sources)}
 	if i := next.sourceIndex(set.Source); i >= 0 {
@@ -59,8 +59,8 @@ func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	return next, refusals
 }
 
-// claimUIDs assigns each UID to one of the sources that list it. before are the previous assignments: a source keeps a UID that
-// it had and still lists.
+// claimUIDs assigns each UID to one of the sources that list it. A source keeps the UIDs assigned to it in before, as long
+// as it lists them.
 func (m *Merge) claimUIDs(before map[string]claim) {
 	m.claims = make(map[string]claim, len(before))
 	for _, s := range m.sources { // existing claims stay
@@ -79,8 +79,8 @@ func (m *Merge) claimUIDs(before map[string]claim) {
 	}
 }
 
-// assignPods computes the desired and the refused pods from m.claims. It returns a refusal for each pod of source whose UID
-// belongs to another source.
+// assignPods computes the desired and the refused pods from the owners of the UIDs. It returns a refusal for each pod of the
+// given source whose UID belongs to another source.
 func (m *Merge) assignPods(source string) (refusals []Refusal) {
 	m.contested, m.refused, m.refusedPods = map[string]bool{}, map[string]bool{}, nil
 	m.pods = make([]*corev1.Pod, 0, len(m.claims))
@@ -124,7 +124,7 @@ func (m *Merge) sourceIndex(source string) int {
 	return slices.IndexFunc(m.sources, func(s Accepted) bool { return s.Source == source })
 }
 
-// LastSet returns the last set that source has reported. reported is false if it has reported none.
+// LastSet returns the last set that source has reported. reported is false if there is none.
 func (m *Merge) LastSet(source string) (set Accepted, reported bool) {
 	if i := m.sourceIndex(source); i >= 0 {
 		return m.sources[i], true
@@ -132,7 +132,7 @@ func (m *Merge) LastSet(source string) (set Accepted, reported bool) {
 	return set, false
 }
 
-// IsContested reports whether source lists a UID that belongs to another source.
+// IsContested reports whether the source lists a UID that belongs to another source.
 func (m *Merge) IsContested(source string) bool { return m.contested[source] }
 
 // Pods yields the desired pods, one per UID, in the order of the sources and of their sets.
@@ -141,13 +141,13 @@ func (m *Merge) Pods() iter.Seq[*corev1.Pod] { return slices.Values(m.pods) }
 // Pod returns the desired pod with this UID, or nil.
 func (m *Merge) Pod(uid string) *corev1.Pod { return m.claims[uid].pod }
 
-// SourceOf returns the source that a UID belongs to; "" if no source lists it.
+// SourceOf returns the name of the source that the UID belongs to, or "" if no source lists it.
 func (m *Merge) SourceOf(uid string) string { return m.claims[uid].source }
 
 // IsRefused reports whether a source lists a pod with this UID that the agent cannot run.
 func (m *Merge) IsRefused(uid string) bool { return m.refused[uid] }
 
-// RefusedPods returns the pods that the agent cannot run, one per UID. It omits a UID if another source lists a pod with this UID
+// RefusedPods returns the pods that the agent cannot run, one per UID. It omits a UID for which another source lists a pod
 // that can run. The caller must not modify the slice.
 func (m *Merge) RefusedPods() []RefusedPod { return m.refusedPods }
 

@@ -25,7 +25,7 @@ func Find(specs []corev1.Container, name string) *corev1.Container {
 	return &specs[i]
 }
 
-// ParseRequirements parses the elements "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT" of words. It ignores all other elements.
+// ParseRequirements parses the words "cpu=REQUEST/LIMIT" and "memory=REQUEST/LIMIT". It ignores all other words.
 func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
@@ -49,7 +49,7 @@ func ParseRequirements(words []string) (r corev1.ResourceRequirements) {
 	return r
 }
 
-// FormatRequirements formats resources in the form that ParseRequirements reads; "nothing" if resources is empty.
+// FormatRequirements formats resources in the form that [ParseRequirements] reads. It returns "nothing" if they are empty.
 func FormatRequirements(resources *corev1.ResourceRequirements) string {
 	side := func(list corev1.ResourceList, name corev1.ResourceName) string {
 		if q, ok := list[name]; ok {
@@ -69,13 +69,14 @@ func FormatRequirements(resources *corev1.ResourceRequirements) string {
 	return strings.Join(words, " ")
 }
 
-// FormatSize formats the CPU and memory of size for a line of a test scenario.
+// FormatSize returns the CPU and memory of size as text for a test scenario.
 func FormatSize(size cgroups.ContainerSize) string {
 	memory := func(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 	return fmt.Sprintf("cpu=%dm/%dm memory=%s/%s", size.CPURequest, size.CPULimit, memory(size.MemoryRequest), memory(size.MemoryLimit))
 }
 
-// ConditionOf returns the status and the reason of the pod condition of this type, or "absent" if status lacks it.
+// ConditionOf returns the status and the reason of the pod condition of this type, or "absent" if the status has no such
+// condition.
 func ConditionOf(status corev1.PodStatus, conditionType corev1.PodConditionType) string {
 	for _, c := range status.Conditions {
 		if c.Type == conditionType {
@@ -85,7 +86,7 @@ func ConditionOf(status corev1.PodStatus, conditionType corev1.PodConditionType)
 	return "absent"
 }
 
-// SpecNames returns the set of the names of all containers of pod, including ephemeral containers.
+// SpecNames returns the names of all containers of pod, including ephemeral containers, as a set.
 func SpecNames(pod *corev1.Pod) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -106,7 +107,7 @@ func JSON(v any) string {
 	return string(text)
 }
 
-// DescribeObserved describes the sandboxes and containers of pod, each in one line.
+// DescribeObserved returns a text with one line for each sandbox and container of pod.
 func DescribeObserved(pod cri.Pod) (s string) {
 	for _, sb := range pod.Sandboxes {
 		s += fmt.Sprintf("\n  sandbox %s attempt=%d %s ips=%v %v", sb.ID, sb.Attempt, sb.State, sb.IPs, sb.Annotations)
@@ -123,7 +124,7 @@ type LazyText func() string
 // String calls s to build the message.
 func (s LazyText) String() string { return s() }
 
-// ExamplePods returns functions that each add one feature to a plain pod. The key names the feature, such as "sidecar" or
+// ExamplePods returns functions that each add one feature to a plain pod, by the name of the feature, such as "sidecar" or
 // "probes".
 func ExamplePods() map[string]func(pod *corev1.Pod) {
 	return map[string]func(pod *corev1.Pod){

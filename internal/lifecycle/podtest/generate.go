@@ -16,8 +16,8 @@ import (
 // Names of generated containers indicate their behaviour: serve runs until it is stopped, work exits by itself, setup is an init
 // container, and proxy is a sidecar.
 
-// Generate returns a random pod with this name and UID: with random policies, probes, hooks, init containers and sidecars. It is
-// deterministic for a given state of rnd.
+// Generate returns a random pod with this name and UID. Its policies, probes, hooks, init containers and sidecars are
+// random. The result depends only on the state of rnd.
 func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	pod := Pod(name, Pick(rnd, [][]string{{"serve"}, {"work"}, {"serve", "work"}, {"serve", "serve2"}})...)
 	pod.UID = types.UID(uid)
@@ -52,8 +52,8 @@ func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	return pod
 }
 
-// generatePolicy gives container one of policies, and restart rules for the exit codes 42 and 88. It leaves 60 % of the
-// containers unchanged.
+// generatePolicy sets the restart policy of container to one of policies, and adds restart rules for the exit codes 42 and
+// 88. It leaves 60 % of the containers unchanged.
 func generatePolicy(rnd *rand.Rand, container *corev1.Container, policies ...corev1.ContainerRestartPolicy) {
 	if !Chance(rnd, 40) {
 		return
@@ -96,7 +96,7 @@ func generateHooks(rnd *rand.Rand, container *corev1.Container) {
 	}
 }
 
-// AddEphemeral adds an ephemeral container to pod. target is the name of the container that it targets.
+// AddEphemeral adds an ephemeral container to pod. target is the name of its target container.
 func AddEphemeral(pod *corev1.Pod, target string) {
 	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, corev1.EphemeralContainer{
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: fmt.Sprint("debug", len(pod.Spec.EphemeralContainers)), Image: "busybox"},

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Pod returns a pod with default fields and one container for each name in containers. Without names it has one container, called
-// main.
+// Pod returns a pod with default fields and one container for each name in containers. Without names, it has one container
+// called main.
 func Pod(name string, containers ...string) *corev1.Pod {
 	grace := int64(5)
 	pod := &corev1.Pod{
@@ -48,12 +48,12 @@ func Sidecar(name string) corev1.Container {
 	return corev1.Container{Name: name, Image: "busybox", RestartPolicy: &always}
 }
 
-// Exec returns a lifecycle handler that runs words as a command.
+// Exec returns a lifecycle handler that runs a command. words are the command and its arguments.
 func Exec(words ...string) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}
 }
 
-// Probe returns an exec probe whose command is word. It runs every period seconds.
+// Probe returns an exec probe that runs the command word. period is in seconds.
 func Probe(word string, period int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{word}}},

@@ -21,8 +21,8 @@ import (
 // containers preceded its creation. It is absent for zero.
 const AnnotationGeneration = "nodeagent/round"
 
-// GenerationOf returns the restart-all generation of a container instance: how many restarts of all containers of the pod
-// preceded its creation.
+// GenerationOf returns how many times all containers of the pod had been restarted together (RestartAllContainers) when this
+// container instance was created.
 func GenerationOf(container *cri.Container) int {
 	text, ok := container.Annotations[AnnotationGeneration]
 	if !ok {
@@ -32,9 +32,9 @@ func GenerationOf(container *cri.Container) int {
 	return n
 }
 
-// currentGeneration returns n, how often all containers of the pod were restarted together (RestartAllContainers). Containers
-// with a lower generation must be replaced. requested is true if a container requests another such restart and no container was
-// created for it yet.
+// currentGeneration returns n, the number of restarts of all containers of the pod (RestartAllContainers). A container with
+// a lower generation must be replaced. requested is true if a container has requested the last of these restarts, and no
+// container was created for it yet.
 func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))
@@ -53,8 +53,8 @@ func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested boo
 	return n, false
 }
 
-// RequestsRestartAll reports whether last, the newest instance of the container, exited with a code for which a rule of the
-// container restarts all containers of the pod.
+// RequestsRestartAll reports whether the exit of a container requests a restart of all containers of the pod, according to
+// its restart rules. last is the newest instance of the container.
 func RequestsRestartAll(container *corev1.Container, last *cri.Container) bool {
 	return last.State == cri.ContainerExited && container.RestartPolicy != nil &&
 		matchRules(container.RestartPolicyRules, last.ExitCode) == corev1.ContainerRestartRuleActionRestartAllContainers

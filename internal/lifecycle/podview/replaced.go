@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// HideReplacement returns observed as it was before the agent began to replace containers, so that the pod status shows neither
-// their exit nor the wait for the successor. replaced has the previous states of these containers. A successor that has started
-// is not hidden. The kubelet replaces a container within one sync, and computes a status only when a sync starts. Source: SyncPod
-// in pkg/kubelet/kubelet.go.
+// HideReplacement returns observed with the previous state of each container that the agent is replacing, so that the pod
+// status shows neither the exit of the container nor the wait for its successor. replaced contains these previous states. A
+// successor that has started is not hidden. The kubelet needs no such step, because it replaces a container within one sync.
+// Source: SyncPod in pkg/kubelet/kubelet.go.
 func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	if len(replaced) == 0 {
 		return observed
@@ -36,9 +36,9 @@ func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	return observed
 }
 
-// HideLateSuccessors returns observed without containers that replace a container that is terminated for good in published, the
-// published status. Such a successor appears if the call that creates it fails and takes effect later. The agent does not start
-// it, because a terminated container must keep its status. The kubelet starts it, and then publishes no more status of the pod.
+// HideLateSuccessors returns observed without the created successors of containers that published reports as terminated for
+// good. Such a successor appears if its creation fails but takes effect later. The agent does not start it, because a
+// terminated container must keep its status. The kubelet starts it, and then reports no more status of the pod.
 func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.PodStatus) cri.Pod {
 	late := func(c cri.Container) bool {
 		return c.State == cri.ContainerCreated && slices.ContainsFunc(observed.Containers, func(o cri.Container) bool {
@@ -52,8 +52,8 @@ func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.Pod
 	return observed
 }
 
-// isTerminatedForGood reports whether container, an exited instance of a regular container, is terminated in the status published
-// and will not be restarted.
+// isTerminatedForGood reports whether the exited container is terminated in the published status and will not be restarted.
+// It returns false for init containers.
 func isTerminatedForGood(pod *corev1.Pod, container *cri.Container, published *corev1.PodStatus) bool {
 	isTerminated := func(st corev1.ContainerStatus) bool {
 		return st.Name == container.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, container.ID)

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ShouldRestart reports whether a container that exited with exitCode must be restarted. The first matching restart rule of the
-// container decides, otherwise its restart policy, otherwise the restart policy of the pod. Source: KEP-5307,
-// pkg/api/v1/pod/util.go of the kubelet.
+// ShouldRestart reports whether a container that exited with exitCode must be restarted. The first matching restart rule of
+// the container decides. If none matches, the restart policy of the container decides, or the policy of the pod if the
+// container has none. Source: KEP-5307, pkg/api/v1/pod/util.go.
 func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode int32) bool {
 	if container.RestartPolicy != nil {
 		if matchRules(container.RestartPolicyRules, exitCode) != "" {
@@ -35,8 +35,8 @@ func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode in
 	return true
 }
 
-// matchRules returns the action of the first rule that matches exitCode, or "" if no rule matches. The action restarts the
-// container or all containers of the pod.
+// matchRules returns the action of the first rule for exitCode: restart the container, or restart all containers of the pod.
+// It returns "" if no rule matches.
 func matchRules(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
 	for i := range rules {
 		on := rules[i].ExitCodes

@@ -26,8 +26,8 @@ type SandboxChange struct {
 	Reason  string // why a new sandbox is needed; empty if it is not
 }
 
-// SandboxChange returns whether the pod needs a new sandbox and why, with the sandbox in use if it needs none. Source:
-// pkg/kubelet/kuberuntime/util/util.go.
+// SandboxChange returns whether the pod needs a new sandbox, and why. If it needs none, the result contains the sandbox in
+// use. Source: pkg/kubelet/kuberuntime/util/util.go.
 func (v *View) SandboxChange() SandboxChange {
 	newest := v.Observed.NewestSandbox()
 	if newest == nil {
@@ -67,8 +67,8 @@ func NetworkModeOf(pod *corev1.Pod) cri.NamespaceMode {
 	return cri.NamespacePod
 }
 
-// hasNetworkMode reports whether the sandbox was created with this network mode according to its annotation. Without the
-// annotation, the mode that the runtime reports counts. It does not allocate.
+// hasNetworkMode reports whether the sandbox was created with this network mode. The mode is in an annotation of the
+// sandbox. If the annotation is missing, the mode reported by the runtime counts.
 func hasNetworkMode(sandbox *cri.Sandbox, mode cri.NamespaceMode) bool {
 	if asked, ok := sandbox.Annotations[AnnotationNetwork]; ok {
 		return asked == mode.String()

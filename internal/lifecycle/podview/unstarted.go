@@ -11,9 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// isAbandonedStart reports whether a container did not start because the client of the runtime disconnected during the call, for
-// example because the agent was killed. containerd 2.4 reports such a container as exited with code 128, as if its program did
-// not exist. This exit must not fail a pod with restart policy Never.
+// isAbandonedStart reports whether the runtime abandoned the start of a container because its client disconnected, for
+// example because the agent was killed. containerd 2.4 reports such a container as exited with code 128, like a container
+// whose program does not exist. This exit must not fail a pod with restart policy Never.
 func isAbandonedStart(container *cri.Container) bool {
 	if container.State != cri.ContainerExited || !container.StartedAt.IsZero() {
 		return false
@@ -26,16 +26,16 @@ func isAbandonedStart(container *cri.Container) bool {
 	return false
 }
 
-// abandonedSuffixes returns the ends of the messages that containerd sets for an abandoned start. containerd kills two kinds of
-// programs that it runs for a start: the shim, and the runtime that it queries for user namespace support. Source: shimCallError
-// and getRuntimeInfo in core/runtime/v2 of containerd 2.4.
+// abandonedSuffixes returns the ends of the messages that containerd reports for an abandoned start. containerd then kills
+// the programs that it runs for the start: the shim, and the runtime that it queries for user namespace support. Source:
+// shimCallError and getRuntimeInfo in core/runtime/v2 of containerd 2.4.
 func abandonedSuffixes() []string {
 	canceled := context.Canceled.Error()
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}
 }
 
-// AsUnstarted returns a copy of pod in which each container with an abandoned start has state created and no sandbox ID. The
-// agent therefore replaces the container, which cannot be started again.
+// AsUnstarted returns a copy of pod in which each container whose start was abandoned has the state created and no sandbox
+// ID. Such a container cannot be started again, so the agent replaces it.
 func AsUnstarted(pod cri.Pod) cri.Pod {
 	if !slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return isAbandonedStart(&c) }) {
 		return pod

@@ -22,15 +22,15 @@ type View struct {
 	RestartsAll bool
 }
 
-// New returns a View of pod, with its containers and sandboxes from observed.
+// New returns a View of pod. observed contains its containers and sandboxes in the runtime.
 func New(pod *corev1.Pod, observed cri.Pod) View {
 	v := View{Pod: pod, Observed: observed}
 	v.Generation, v.RestartsAll = currentGeneration(pod, &v.Observed)
 	return v
 }
 
-// Newest returns the newest instance of the container with this name, in any sandbox. It ignores instances from before the last
-// restart of all containers, and returns nil if there is no other.
+// Newest returns the newest instance of the container with this name, in any sandbox, or nil. Instances created before the
+// last restart of all containers do not count.
 func (v *View) Newest(name string) *cri.Container {
 	last := v.Observed.NewestContainer(name)
 	if last == nil || v.Generation > 0 && GenerationOf(last) < v.Generation {
@@ -39,7 +39,8 @@ func (v *View) Newest(name string) *cri.Container {
 	return last
 }
 
-// NewestInSandbox returns the result of Newest if that instance is in the sandbox with this ID, otherwise nil.
+// NewestInSandbox returns the newest instance of the container with this name. It returns nil if that instance is not in the
+// sandbox with this ID.
 func (v *View) NewestInSandbox(name, sandboxID string) *cri.Container {
 	if last := v.Newest(name); last != nil && last.SandboxID == sandboxID {
 		return last
@@ -47,8 +48,8 @@ func (v *View) NewestInSandbox(name, sandboxID string) *cri.Container {
 	return nil
 }
 
-// HasInitialized reports whether all init containers have completed in the sandbox with this ID. It infers that from the
-// existence of a regular container.
+// HasInitialized reports whether all init containers have completed in the sandbox with this ID. That is so if the sandbox
+// has a regular container, because these are created last.
 func (v *View) HasInitialized(sandboxID string) bool {
 	for i := range v.Pod.Spec.Containers {
 		if v.NewestInSandbox(v.Pod.Spec.Containers[i].Name, sandboxID) != nil {

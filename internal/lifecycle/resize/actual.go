@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has at present: the size that was last sent to the runtime,
-// otherwise the size that the runtime reports. requested is the size in the spec. An instance that no agent has created is
-// assumed to have this size.
+// actualSize returns the resources that a container instance has now: the size last sent to the runtime or, if that is not
+// recorded, the size that the runtime reports. requested is the size in the spec. It is returned for an instance that no
+// agent has created.
 func (s *State) actualSize(container *corev1.Container, instance *cri.Container, requested cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
@@ -61,7 +61,7 @@ func (s *State) actualSizeFromRuntime(container *corev1.Container, reported *cri
 	return size
 }
 
-// matchesCPU reports whether reported, the resources that the runtime reports, has the CPU shares and quota of a container of
+// matchesCPU reports whether the resources that the runtime has reported have the CPU shares and quota of a container with
 // this size.
 func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 	return uint64(reported.CPUShares) == cgroups.CPUShares(size.CPURequest) &&
@@ -71,8 +71,8 @@ func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 // MemoryHigh is the cgroup file with the memory usage at which the kernel throttles a container.
 const MemoryHigh = "memory.high"
 
-// matchesMemory reports whether reported, the resources that the runtime reports, has the memory values of a container of this
-// size. It can compare the memory request only if memory QoS is in use.
+// matchesMemory reports whether the resources that the runtime has reported have the memory values of a container with this
+// size. The memory request is compared only if memory QoS is in use.
 func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
 	if roundToPages(reported.MemoryLimit) != roundToPages(size.MemoryLimit) {
 		return false
@@ -98,8 +98,8 @@ func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resourc
 	return true
 }
 
-// roundToPages rounds a memory limit in bytes down to whole pages, as the kernel does. It returns the maximum for a limit that is
-// zero or too large to have an effect. Source: page_counter_memparse in mm/page_counter.c.
+// roundToPages rounds a memory limit in bytes down to whole pages, as the kernel does. It returns the largest int64 if the
+// limit has no effect. Source: page_counter_memparse in mm/page_counter.c.
 func roundToPages(limit int64) int64 {
 	if limit <= 0 || !IsLimit(limit) {
 		return math.MaxInt64
@@ -110,7 +110,7 @@ func roundToPages(limit int64) int64 {
 // IsLimit reports whether a memory limit in bytes is small enough to have an effect.
 func IsLimit(limit int64) bool { return limit <= 1<<62 }
 
-// memoryQoSValue returns value, read from a memory QoS file, or "" if value is the default of the kernel.
+// memoryQoSValue returns value, the content of a memory QoS file. It returns "" if value is the default of the kernel.
 func memoryQoSValue(value string) string {
 	if value == "0" || value == "max" {
 		return ""

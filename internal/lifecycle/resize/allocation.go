@@ -40,8 +40,8 @@ func AllocationOf(pod *corev1.Pod) *Allocation {
 	return a
 }
 
-// Apply returns pod with the CPU and memory of a in its spec. It returns pod itself if its spec has these resources already, or
-// if a or pod is nil; otherwise a copy.
+// Apply returns pod with the allocated CPU and memory in its spec. The result is pod itself if its spec already has these
+// resources, or if a is nil, and a copy otherwise. A nil pod stays nil.
 func (a *Allocation) Apply(pod *corev1.Pod) *corev1.Pod {
 	if a == nil || pod == nil || a.matchesSpec(pod) {
 		return pod
@@ -64,7 +64,7 @@ func (a *Allocation) Apply(pod *corev1.Pod) *corev1.Pod {
 	return &p
 }
 
-// matchesSpec reports whether the spec of pod requests the allocated resources.
+// matchesSpec reports whether the spec of pod has the allocated CPU and memory.
 func (a *Allocation) matchesSpec(pod *corev1.Pod) bool {
 	if r := pod.Spec.Resources; (r == nil) != (a.Pod == nil) || r != nil && !isSameResizable(r, a.Pod) {
 		return false
@@ -77,7 +77,7 @@ func (a *Allocation) matchesSpec(pod *corev1.Pod) bool {
 	return true
 }
 
-// copyResizable returns a copy of the CPU and memory entries of list; nil if there are none.
+// copyResizable returns a copy of the CPU and memory entries of list, or nil if it has none.
 func copyResizable(list corev1.ResourceList) corev1.ResourceList {
 	var out corev1.ResourceList
 	for _, name := range resizableResources() {
@@ -91,7 +91,7 @@ func copyResizable(list corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// replaceResizable returns a copy of r with the CPU and memory of allocated.
+// replaceResizable returns a copy of r with the CPU and memory of allocated. Other resources keep their values.
 func replaceResizable(r, allocated corev1.ResourceRequirements) corev1.ResourceRequirements {
 	r.Requests = replaceInList(r.Requests, allocated.Requests)
 	r.Limits = replaceInList(r.Limits, allocated.Limits)
@@ -117,7 +117,7 @@ func replaceInList(list, allocated corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// isSameResizable reports whether a and b have equal CPU and memory.
+// isSameResizable reports whether a and b have equal requests and limits for CPU and memory.
 func isSameResizable(a, b *corev1.ResourceRequirements) bool {
 	for _, name := range resizableResources() {
 		if !isSameAmount(a.Requests, b.Requests, name) || !isSameAmount(a.Limits, b.Limits, name) {

@@ -84,8 +84,8 @@ type Container struct {
 }
 
 // Decide compares the resources in the spec of a pod with its allocated and its actual resources. The decision lists the
-// containers to resize, and contains a Reason if the resize is infeasible on this node. Decide does not check the free resources
-// of the node; see [Decision.IsResize]. It is deterministic. Source: computePodResizeAction in
+// containers to resize. If the node can never perform the resize, the decision contains a Reason. Decide does not check the
+// free resources of the node; see [Decision.IsResize]. Source: computePodResizeAction in
 // pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
 func Decide(state State) Decision {
 	if state.Allocated == nil || state.NoUpdates || state.NoCgroup {
@@ -107,8 +107,8 @@ func Decide(state State) Decision {
 	return z
 }
 
-// decideActuation returns the decision for pod on the assumption that the resources in its spec are allocated. The decision lists
-// the containers whose actual resources differ from the spec.
+// decideActuation returns the decision for pod if the resources in its spec are allocated. It lists the containers whose
+// actual resources differ from the spec.
 func (s State) decideActuation(pod *corev1.Pod) Decision {
 	if s.Sizes == nil || s.Pod != pod {
 		s.Pod, s.Sizes = pod, SizesOf(pod)
@@ -150,8 +150,8 @@ func (s State) decideActuation(pod *corev1.Pod) Decision {
 	return z
 }
 
-// SizeOf returns the resources that a container of pod must have. If pod is d.Pod, it returns the size already computed in
-// d.Sizes.
+// SizeOf returns the resources that a container of pod must have. For d.Pod it returns the size in d.Sizes, which is already
+// computed.
 func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.ContainerSize {
 	if d.Pod == pod {
 		if size, ok := d.Sizes.SizeOf(container.Name); ok {
@@ -161,16 +161,16 @@ func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.
 	return SizeOf(&pod.Spec, container)
 }
 
-// HasCompleted reports whether the container with this name is an init container, but no sidecar, that has exited with code 0. As
-// in the kubelet, a resize changes neither such a container nor its part of the pod cgroup; see computePodActions in
-// pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// HasCompleted reports whether the container with this name is an init container that has exited with code 0. It returns
+// false for a sidecar. As in the kubelet, a resize changes neither a completed init container nor its part of the pod
+// cgroup. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
 	c, instance := containers.Named(pod, name), observed.NewestContainer(name)
 	return c != nil && containers.IsInit(pod, c) && !containers.IsSidecar(c) && instance != nil && instance.State == cri.ContainerExited && instance.ExitCode == 0
 }
 
-// podLevelRequirements returns the pod-level resources of pod after replacing their requests and limits by size. It returns nil
-// if size is zero.
+// podLevelRequirements returns the pod-level resources of pod, with the requests and limits in size. It returns nil if size
+// is zero.
 func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.ResourceRequirements {
 	if size == (cgroups.ContainerSize{}) {
 		return nil
@@ -183,8 +183,8 @@ func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.R
 	return &c.Resources
 }
 
-// IsResize reports whether the spec requests other resources than are allocated, and the resize is not found infeasible so far.
-// The caller then checks the free resources of the node.
+// IsResize reports whether the spec requests resources that differ from the allocated ones, and the resize is not refused so
+// far. The caller must then check the free resources of the node.
 func (d *Decision) IsResize() bool { return d.Previous != nil && d.Reason == "" }
 
 // Deferred returns the decision for a pod that does not fit on the node now, but may fit later. message is the reason.
@@ -197,8 +197,8 @@ func (d *Decision) Infeasible(message string) Decision {
 	return d.pendingDecision(corev1.PodReasonInfeasible, message)
 }
 
-// pendingDecision returns the decision not to accept the resize, with this reason and message. The pod keeps its previously
-// allocated resources. Containers that do not have these resources yet are resized to them.
+// pendingDecision returns the decision that does not accept the resize for this reason. The pod keeps its allocated
+// resources, and containers that do not have these resources yet are resized to them.
 func (d *Decision) pendingDecision(reason, message string) Decision {
 	var p Decision
 	if d.previousDecision != nil {
@@ -210,8 +210,8 @@ func (d *Decision) pendingDecision(reason, message string) Decision {
 	return p
 }
 
-// findRefusal returns the reason and the message if the resize from decision.Previous to decision.Pod is infeasible on this node.
-// reason is empty if the resize is feasible.
+// findRefusal returns the reason and the message if the resize from decision.Previous to decision.Pod is impossible on this
+// node. Otherwise reason is empty.
 func (s *State) findRefusal(decision *Decision) (reason, message string) {
 	before := decision.Previous
 	if s.NoUpdates {
@@ -239,8 +239,8 @@ func (s *State) canSwap(pod *corev1.Pod, name string) bool {
 	return limit > 0
 }
 
-// mustRestart reports whether the resizePolicy of the container requires a restart for a resize. from is the old and to the new
-// size.
+// mustRestart reports whether a resize of the container from one size to another requires a restart, according to its
+// resizePolicy.
 func mustRestart(container *corev1.Container, from, to cgroups.ContainerSize) bool {
 	return (from.CPURequest != to.CPURequest || from.CPULimit != to.CPULimit) && hasRestartPolicy(container, corev1.ResourceCPU) ||
 		(from.MemoryRequest != to.MemoryRequest || from.MemoryLimit != to.MemoryLimit) && hasRestartPolicy(container, corev1.ResourceMemory)
@@ -252,8 +252,8 @@ func hasRestartPolicy(container *corev1.Container, name corev1.ResourceName) boo
 	})
 }
 
-// WithInitSizes returns pod with the resources in sizes for its init containers. Sidecars are not changed. It returns pod itself
-// if its init containers have these resources already, otherwise a copy.
+// WithInitSizes returns pod with the resources in sizes for its init containers, except for sidecars. The result is pod
+// itself if the init containers already have these resources, and a copy otherwise.
 func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	var differ []Container
 	for i := range pod.Spec.InitContainers {
@@ -269,7 +269,7 @@ func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	return withSizes(pod, differ)
 }
 
-// withSizes returns a copy of pod in which each container of resizes has the resources in its field From. A limit that a
+// withSizes returns a copy of pod with the old resources, the field From, of each container in resizes. A limit that a
 // container inherits from the pod is not written to the container.
 func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 	p := *pod

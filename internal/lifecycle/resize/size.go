@@ -47,8 +47,8 @@ func ParseSize(text string) (s cgroups.ContainerSize, ok bool) {
 	return s, true
 }
 
-// SizeOf returns the CPU and memory requests and limits of a container. If the container sets no limit, the limit of the pod
-// counts. If it sets no CPU request, the CPU limit counts as the request.
+// SizeOf returns the CPU and memory requests and limits of a container. A missing limit is replaced by the limit of the pod.
+// A missing CPU request is replaced by the CPU limit.
 func SizeOf(pod *corev1.PodSpec, container *corev1.Container) cgroups.ContainerSize {
 	limit := func(name corev1.ResourceName) resource.Quantity {
 		q := container.Resources.Limits[name]
@@ -69,7 +69,7 @@ func SizeOf(pod *corev1.PodSpec, container *corev1.Container) cgroups.ContainerS
 	}
 }
 
-// SizeOfPod returns the pod-level requests and limits of pod; zero if it has none.
+// SizeOfPod returns the pod-level requests and limits of pod, or zero if it has none.
 func SizeOfPod(pod *corev1.Pod) cgroups.ContainerSize {
 	if pod.Spec.Resources == nil {
 		return cgroups.ContainerSize{}

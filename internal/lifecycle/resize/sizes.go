@@ -38,7 +38,7 @@ func SizesOf(pod *corev1.Pod) *Sizes {
 	return s
 }
 
-// PodLevel returns the pod-level resources; zero if the pod has none.
+// PodLevel returns the pod-level resources, or zero if the pod has none.
 func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	if s.Pod == nil {
 		return cgroups.ContainerSize{}
@@ -46,7 +46,7 @@ func (s *Sizes) PodLevel() cgroups.ContainerSize {
 	return *s.Pod
 }
 
-// SizeOf returns the size of the container with this name. ok is false if s does not contain it.
+// SizeOf returns the size of the container with this name. ok is false if s does not contain the container.
 func (s *Sizes) SizeOf(container string) (size cgroups.ContainerSize, ok bool) {
 	if s == nil {
 		return size, false
@@ -59,7 +59,7 @@ func (s *Sizes) SizeOf(container string) (size cgroups.ContainerSize, ok bool) {
 	return size, false
 }
 
-// podLevelOnly returns a copy of s that has only the pod-level resources.
+// podLevelOnly returns a copy of s without the containers.
 func (s *Sizes) podLevelOnly() *Sizes {
 	if s == nil || len(s.Containers) == 0 {
 		return s
@@ -72,7 +72,7 @@ func (s *Sizes) Equal(other *Sizes) bool {
 	return s.EqualExcept(other, func(string) bool { return false })
 }
 
-// EqualExcept reports whether s and other are equal after removing the containers for which skip returns true.
+// EqualExcept reports whether s and other are equal. It ignores the containers for which skip returns true.
 func (s *Sizes) EqualExcept(other *Sizes, skip func(container string) bool) bool {
 	if s == nil || other == nil || s == other {
 		return s == other

@@ -38,11 +38,11 @@ type Queue struct {
 	woken    map[string]bool    // UIDs of the pods woken in this epoch
 }
 
-// Reset makes the next Observe start a new epoch, in which all deferred resizes are retried.
+// Reset makes the next call of Observe start a new epoch. All deferred resizes are then retried.
 func (q *Queue) Reset() { q.reserved = nil }
 
-// Observe returns the number of the current epoch. A new epoch starts when a pod that was active in the previous call is missing
-// or requests less CPU or memory: its resources are free, so that deferred resizes are retried.
+// Observe returns the number of the current epoch. A new epoch starts when resources of the node were released: a pod of the
+// previous call is no longer active, or requests less CPU or memory. Deferred resizes are retried once per epoch.
 func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	reserved := make(map[string]amounts, len(active))
 	for _, pod := range active {
@@ -61,9 +61,9 @@ func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	return q.epoch
 }
 
-// Next returns the UIDs of the pods in resizes, the deferred resizes, whose workers must retry the resize now. Shortly after a
-// release of resources it returns one pod at a time, later all. at is the time of the next call if nothing changes before, or
-// zero if no call is needed.
+// Next returns the UIDs of the pods whose workers must retry their deferred resize now. resizes are all deferred resizes. In
+// the first second after a release of resources Next returns one pod at a time, and later all. Unless the time at is zero,
+// Next must be called again at that time.
 func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Time) {
 	for _, r := range sortResizes(resizes) {
 		if r.Epoch >= q.epoch {
@@ -80,8 +80,8 @@ func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Ti
 	return wake, time.Time{}
 }
 
-// sortResizes returns resizes in the order of their retries: first resizes that raise no request, then by priority, QoS class and
-// time of the deferral. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// sortResizes returns resizes in the order in which they are retried: resizes that raise no request come first, followed by
+// priority, QoS class and time of the deferral. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
 func sortResizes(resizes []Resize) []Resize {
 	return slices.SortedFunc(slices.Values(resizes), func(a, b Resize) int {
 		return cmp.Or(
@@ -95,7 +95,7 @@ func sortResizes(resizes []Resize) []Resize {
 	})
 }
 
-// compareBool returns the order of a and b, in which true is before false.
+// compareBool compares a and b, as [cmp.Compare] does. true sorts before false.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:

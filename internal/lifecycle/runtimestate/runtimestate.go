@@ -37,8 +37,8 @@ type Runtime struct {
 	next  chan struct{} // closed when the next status is stored
 }
 
-// New returns a Runtime that caches the status of rt. The status is available if rt implements [cri.StatusReporter]. When the pod
-// network becomes ready, Run calls ready with the UIDs of the pods that have waited for it. No lock is held during the call.
+// New returns a Runtime that caches the status of rt, if that implements [cri.StatusReporter]. When the pod network becomes
+// ready, Run calls ready with the UIDs of the pods that have waited for it. No lock is held during this call.
 func New(rt cri.Runtime, ready func(uids ...string)) *Runtime {
 	reporter, _ := rt.(cri.StatusReporter)
 	return &Runtime{reporter: reporter, podsReady: ready, requested: make(chan struct{}, 1), next: make(chan struct{})}
@@ -55,9 +55,9 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error and registers the pod with this UID as waiting, if the pod network is not ready. If the cached
-// status is older than 5 s, it requests a new status, for which it waits at most 2 s if wait is true. If no status is known, it
-// returns nil, because the runtime reports the problem when it creates a sandbox.
+// CheckNetwork returns an error if the pod network is not ready. It then also records that the pod with this UID waits for
+// the network. If the cached status is older than 5 s, it requests a new status, and waits for it at most 2 s if wait is
+// true. It returns nil if no status is known, because the runtime then reports the problem when it creates a sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil
@@ -86,8 +86,8 @@ func (r *Runtime) requestStatus() {
 	sleep.Wake(r.requested)
 }
 
-// awaitStatus waits until next is closed, which means that Run has fetched a status. After waitTimeout it marks the runtime as
-// unresponsive: other callers then do not wait until a status arrives.
+// awaitStatus waits until Run has fetched a status and closes the channel next. After waitTimeout it marks the runtime as
+// unresponsive, so that other callers do not wait.
 func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -105,7 +105,7 @@ func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
 	}
 }
 
-// Run fetches the runtime status when it is requested, until ctx ends. It returns at the end of ctx even if a call to the runtime
+// Run fetches the runtime status on request, until ctx ends. It returns at the end of ctx even if a call to the runtime
 // hangs.
 func (r *Runtime) Run(ctx context.Context) {
 	if r.reporter == nil {
@@ -142,8 +142,8 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 }
 
-// fetchStatus calls the runtime once, stores the status, and wakes the callers and pods that wait for it. If the call hangs, late
-// receives its error when it returns; otherwise late is nil.
+// fetchStatus fetches the runtime status, stores it, and wakes the callers and the pods that wait for it. If the call to the
+// runtime hangs, late receives its error when it returns. Otherwise late is nil.
 func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	var status cri.Status
 	late, err := callout.Do(ctx, callTimeout, func(ctx context.Context) error {
@@ -169,7 +169,7 @@ func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	return late
 }
 
-// isUpdateDue reports whether Run must fetch a status: the cached status is outdated, or pods wait for the network.
+// isUpdateDue reports whether the cached status is outdated, or pods wait for the network. Run must then fetch a new status.
 func (r *Runtime) isUpdateDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,8 +184,8 @@ func (r *Runtime) hasWaitingPods() bool {
 	return r.state.hasWaitingPods(time.Now())
 }
 
-// NetworkError returns an error with the reason if the pod network is not ready according to status, otherwise nil. The error has
-// the text that updateRuntimeUp in pkg/kubelet/kubelet.go reports.
+// NetworkError returns an error if the pod network is not ready according to status. The error has the text of the kubelet.
+// Source: updateRuntimeUp in pkg/kubelet/kubelet.go.
 func NetworkError(status cri.Status) error {
 	c, ok := status.Condition(cri.ConditionNetworkReady)
 	switch {

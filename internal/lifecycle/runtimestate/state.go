@@ -23,8 +23,8 @@ func (s *state) isStale(now time.Time) bool {
 	return s.updatedAt.IsZero() || now.Sub(s.updatedAt) >= freshPeriod
 }
 
-// checkPod returns the error of the pod network, and registers the pod with this UID as waiting for the network. If the network
-// is ready or the error is older than notReadyPeriod, it returns nil and registers nothing.
+// checkPod returns an error if the pod network is not ready, and records that the pod with this UID waits for it. If the
+// error is older than notReadyPeriod, checkPod returns nil and records nothing.
 func (s *state) checkPod(uid string, now time.Time) error {
 	if s.err == nil || now.Sub(s.updatedAt) >= notReadyPeriod {
 		return nil
@@ -36,8 +36,8 @@ func (s *state) checkPod(uid string, now time.Time) error {
 	return s.err
 }
 
-// recordStatus stores err, which is nil if the runtime has reported a ready pod network. If it is nil, recordStatus returns the
-// UIDs of the waiting pods and clears the list of them.
+// recordStatus stores err, the reason why the pod network is not ready, or nil if it is ready. If the network is ready, it
+// returns the UIDs of the pods that waited, and clears the list of waiting pods.
 func (s *state) recordStatus(err error, now time.Time) (ready []string) {
 	s.updatedAt, s.err, s.unresponsive = now, err, false
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 // cpuTimes are the CPU times of all processors since boot, in clock ticks.
 type cpuTimes struct{ idle, all uint64 }
 
-// idleFraction returns the idle part of the CPU time between before and t, as a number from 0 to 1. It is negative if no time has
-// passed or a counter has decreased.
+// idleFraction returns the fraction of idle CPU time since before, from 0 to 1. It is negative if no time has passed or a
+// counter has decreased.
 func (t cpuTimes) idleFraction(before cpuTimes) float64 {
 	if t.all <= before.all || t.idle < before.idle || t.idle-before.idle > t.all-before.all {
 		return -1
@@ -40,9 +40,8 @@ func readCPUTimes() (cpuTimes, error) {
 	return parseCPUTimes(line[:n])
 }
 
-// parseCPUTimes parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal. It ignores guest
-// times, which are included in the user times. It does not count iowait as idle, because more parallel starts would wait for the
-// disk too.
+// parseCPUTimes parses the CPU times in the first line of /proc/stat. It ignores the guest times, because the user times
+// include them. It does not count iowait as idle, because more parallel starts would wait for the disk too.
 func parseCPUTimes(text []byte) (t cpuTimes, err error) {
 	const idle, steal = 4, 8
 	line, _, _ := bytes.Cut(text, []byte("\n"))

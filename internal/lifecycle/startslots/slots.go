@@ -28,12 +28,13 @@ type Slots struct {
 	queue []chan struct{} // one channel per waiting start, closed when it has a slot
 }
 
-// New returns Slots for at most parallel starts at the same time. If parallel is zero, the limit adapts to the CPU load of the
-// machine; see [Slots.Run].
+// New returns Slots for at most the given number of parallel starts. If parallel is zero, the limit adapts to the CPU load
+// of the machine; see [Slots.Run].
 func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
 
-// newSlots returns Slots with the fixed limit parallel. If parallel is zero, the limit varies with the CPU load, which cpu reads:
-// from a minimum of twice the number of processors, but no less than 4, up to four times this minimum.
+// newSlots returns Slots for at most the given number of parallel starts. If parallel is zero, the limit varies with the CPU
+// load, which is read by the function cpu. The minimum is then twice the number of processors, but at least 4, and the
+// maximum is four times the minimum.
 func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
 	s := &Slots{minLimit: parallel, maxLimit: parallel, waiting: make(chan struct{}, 1)}
 	if parallel <= 0 {
@@ -65,8 +66,8 @@ func (s *Slots) Acquire(ctx context.Context) error {
 	}
 }
 
-// cancelWait removes a waiting start from the queue. granted is the channel of that start. If the start has received a slot in
-// the meantime, cancelWait releases that slot.
+// cancelWait removes the waiting start with the channel granted from the queue. If the start has received a slot in the
+// meantime, cancelWait releases that slot.
 func (s *Slots) cancelWait(granted chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +79,7 @@ func (s *Slots) cancelWait(granted chan struct{}) {
 	s.grantSlots()
 }
 
-// Release frees a slot that Acquire has reserved. The start that has waited longest gets the slot.
+// Release frees a slot that Acquire has reserved. The slot goes to the start that has waited longest.
 func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,8 +100,8 @@ func (s *Slots) grantSlots() {
 // compared to the 10 ms resolution of CPU times. With shorter periods, the first pods of a burst waited for later ones.
 const adjustPeriod = 250 * time.Millisecond
 
-// Run adapts the limit to the CPU load until ctx ends. It does nothing while no start waits. If the limit is fixed, it returns at
-// once.
+// Run adapts the limit to the CPU load until ctx ends. It changes the limit only while starts wait for a slot. If the limit
+// is fixed, it returns at once.
 func (s *Slots) Run(ctx context.Context) {
 	if s.readCPU == nil {
 		return
@@ -132,8 +133,8 @@ func (s *Slots) Run(ctx context.Context) {
 	}
 }
 
-// adjustLimit computes and applies the next limit. idle is the idle fraction of the CPU time since the last adjustment. It
-// reports whether starts are still waiting for a slot.
+// adjustLimit computes and applies the next limit. idle is the fraction of idle CPU time since the last adjustment. waiting
+// is true if starts still wait for a slot.
 func (s *Slots) adjustLimit(idle float64) (waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +157,8 @@ const (
 	idleToShrink = 0.05
 )
 
-// nextLimit returns the next limit of parallel starts. If starts wait, the limit grows by a quarter while the CPU is idle, and
-// shrinks by one while it is busy. If no start waits, the limit returns to Min. Starts that already run keep their slots.
+// nextLimit returns the next limit of parallel starts. While starts wait, the limit grows by a quarter if the CPU is idle,
+// and shrinks by one if it is busy. If no start waits, the limit returns to Min. Running starts keep their slots.
 func (p limitInput) nextLimit() int {
 	switch {
 	case p.Waiting == 0:

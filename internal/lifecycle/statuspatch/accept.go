@@ -38,10 +38,10 @@ func (e *TransitionError) Error() string {
 	return fmt.Sprintf("status of pod %s: %s %q has left its terminated state (exit code %d) although it must not restart", e.Pod, kind, e.Container, e.ExitCode)
 }
 
-// Accept returns a normalized copy of status, the new status of pod, completed with data of before, its previous status.
-// Normalized means times in seconds, containers in the order of the spec, and termination messages of at most 12 KiB together. If
-// a container has left a terminated state although it must not restart, the result keeps that state, and the error contains a
-// [*TransitionError]. The result is valid even with an error. Source: updateStatusInternal in
+// Accept returns a copy of status that can be published, completed with data of the previous status, before. The copy is
+// normalized: times are in seconds, containers are sorted, and termination messages have at most 12 KiB together. If a
+// container has left a terminated state although it must not restart, the copy keeps that state, and the error contains a
+// [*TransitionError]. The copy is valid even with an error. Source: updateStatusInternal in
 // pkg/kubelet/status/status_manager.go.
 func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (corev1.PodStatus, error) {
 	out := *status.DeepCopy()
@@ -67,8 +67,8 @@ func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (c
 	return out, err
 }
 
-// timedConditions returns the types of the conditions whose LastTransitionTime is the time of the last status change. Resize
-// conditions are excluded, because they use this field differently.
+// timedConditions returns the types of the conditions whose LastTransitionTime changes with their status. Resize conditions
+// are not included, because they use this field differently.
 func timedConditions() [7]corev1.PodConditionType {
 	return [...]corev1.PodConditionType{
 		corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled,
@@ -76,8 +76,8 @@ func timedConditions() [7]corev1.PodConditionType {
 	}
 }
 
-// keepTransitionTime copies the transition time of condition from the condition of its type in before, if both have an equal
-// status. Otherwise it sets an unset transition time to now.
+// keepTransitionTime copies the transition time from the previous condition of this type if the status of the condition is
+// unchanged. Otherwise it sets the transition time to now if it is not set. before contains the previous conditions.
 func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
 	switch p := podstatus.FindCondition(before, condition.Type); {
 	case p != nil && p.Status == condition.Status:
@@ -87,10 +87,10 @@ func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondi
 	}
 }
 
-// keepTerminated restores the terminated state of each container that has left it between before, the previous status, and status
-// although it must not restart. For such a container it returns a [*TransitionError]. If a rule can restart all containers, it
-// checks only ephemeral containers. Source: checkContainerStateTransition in pkg/kubelet/status/status_manager.go,
-// ValidatePodStatusUpdate in pkg/apis/core/validation.
+// keepTerminated restores the terminated state of each container that has left it although it must not restart. It returns a
+// [*TransitionError] for each such container. before is the previous status, and status is changed in place. If a rule can
+// restart all containers, only ephemeral containers are checked. Source: checkContainerStateTransition in
+// pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in pkg/apis/core/validation.
 func keepTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) error {
 	spec := &pod.Spec
 	k := stateKeeper{pod: pod}
@@ -121,9 +121,9 @@ func (k *stateKeeper) addError(e TransitionError) {
 	k.errs = append(k.errs, &e)
 }
 
-// keepStates compares list, the new statuses of the containers in specs, with before, the previous statuses. If a container has
-// left its terminated state although its spec forbids a restart, keepStates restores that state in list and records an error.
-// isInit is true for init containers.
+// keepStates compares the container statuses in list with the previous ones in before. If a container has left its
+// terminated state although its spec forbids a restart, keepStates restores that state in list and records an error. specs
+// are the specs of the containers. isInit is true for init containers.
 func (k *stateKeeper) keepStates(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]

@@ -20,9 +20,9 @@ type Update struct {
 	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next computes the next update of the pod status on the API server. pod is the pod object of the server (the mirror pod of a
-// static pod), and status is the agent's status. mayRun is true while a container may still run, see [Merge]. If [Accept]
-// corrects the status, Next returns its error, and the caller must still send the patch.
+// Next computes the next update of the pod status on the API server. pod is the object on the server, which for a static pod
+// is its mirror pod, and status is the status computed by the agent. mayRun is true while a container may still run, see
+// [Merge]. If [Accept] corrects the status, Next returns its error, and the caller must still send the patch.
 func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, status, now)
 	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)
@@ -35,10 +35,10 @@ func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time)
 	return Update{Status: merged, Patch: patch}, errors.Join(contradiction, err)
 }
 
-// Merge returns the status to publish: the agent's status, with the conditions of other clients and the claim statuses from
-// server, the status on the API server. While mayRun is true, because a container may still run, the phase does not become
-// terminal. A pod with a terminal phase is not ready. The result shares memory with both statuses. Source: mergePodStatus in
-// pkg/kubelet/status/status_manager.go.
+// Merge returns the status to publish: the status of the agent, with the conditions of other clients and the claim statuses
+// from server, the status on the API server. As long as mayRun is true, a container may still run, so the phase does not
+// become terminal. A pod with a terminal phase is not ready. The result shares memory with both statuses. Source:
+// mergePodStatus in pkg/kubelet/status/status_manager.go.
 func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
 	out := *status
 	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(status.Phase)
@@ -57,8 +57,8 @@ func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now t
 	return out
 }
 
-// mergeConditions returns the conditions in server that belong to other clients, followed by the agent's conditions in own.
-// DisruptionTarget, which both may set, is copied from own if disrupted is true.
+// mergeConditions returns the conditions of other clients in server, followed by the agent's conditions in own.
+// DisruptionTarget belongs to other clients, but is copied from own if disrupted is true.
 func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(server)+len(own))
 	for _, c := range server {
@@ -87,8 +87,8 @@ func isConditionTrue(conditions []corev1.PodCondition, conditionType corev1.PodC
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// setNotReady sets the condition of this type to false in conditions, and returns conditions. phase is the terminal phase of the
-// pod; the reason of the condition names it.
+// setNotReady returns conditions with the status of the condition of this type set to false. The reason of the condition
+// names the terminal phase of the pod.
 func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodConditionType, generation int64, phase corev1.PodPhase, now time.Time) []corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: conditionType, Status: corev1.ConditionFalse, ObservedGeneration: generation,
@@ -105,14 +105,14 @@ func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodCondi
 	return conditions
 }
 
-// Equal reports whether a and b are equal in the fields that the agent owns. It compares conditions by status, reason and
-// message, and ignores the conditions and claim statuses of other clients. Both must be normalized by [Accept]. Source:
-// isPodStatusByKubeletEqual in pkg/kubelet/status/status_manager.go.
+// Equal reports whether a and b are equal in the fields that the agent owns. It compares the status, reason and message of
+// the conditions, and ignores the claim statuses and the conditions of other clients. Both statuses must be normalized by
+// [Accept]. Source: isPodStatusByKubeletEqual in pkg/kubelet/status/status_manager.go.
 func Equal(a, b *corev1.PodStatus) bool {
 	return containsConditions(a.Conditions, b.Conditions) && containsConditions(b.Conditions, a.Conditions) && isEqualExceptConditions(*a, *b)
 }
 
-// isEqualExceptConditions reports whether a and b are equal, ignoring conditions and claim statuses.
+// isEqualExceptConditions reports whether a and b are equal. It ignores conditions and claim statuses.
 func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	for _, s := range [...]*corev1.PodStatus{&a, &b} {
 		s.Conditions, s.ResourceClaimStatuses, s.NodeAllocatableResourceClaimStatuses, s.ExtendedResourceClaimStatus = nil, nil, nil, nil
@@ -120,8 +120,8 @@ func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	return podapi.Equal(&a, &b)
 }
 
-// containsConditions reports whether other contains each condition of list that the agent may set, with equal status, reason and
-// message.
+// containsConditions reports whether other contains the conditions of list that the agent may set, with equal status, reason
+// and message.
 func containsConditions(list, other []corev1.PodCondition) bool {
 	for i := range list {
 		c := &list[i]

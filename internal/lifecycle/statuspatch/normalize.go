@@ -17,8 +17,8 @@ import (
 // MaxPodTerminationMessageLogLength in pkg/kubelet/container/runtime.go.
 const maxMessages = 12 * 1024
 
-// normalize changes status to the form in which an API server would return it. Two statuses with equal content then compare as
-// equal. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
+// normalize changes status to the form in which the API server returns it, so that two statuses with the same content
+// compare as equal. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
 func normalize(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	if status.StartTime != nil {
 		truncateToSeconds(status.StartTime)
@@ -46,7 +46,7 @@ func normalize(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	}
 }
 
-// isSpecOrder reports whether statuses has the container names of the first elements of list, in the same order.
+// isSpecOrder reports whether statuses are in the order of the containers in list.
 func isSpecOrder(list []corev1.Container, statuses []corev1.ContainerStatus) bool {
 	for i := range statuses {
 		if i >= len(list) || list[i].Name != statuses[i].Name {
@@ -67,11 +67,11 @@ func normalizeState(state *corev1.ContainerState, limit int) {
 	}
 }
 
-// truncateToSeconds removes the fraction of a second from time, because the JSON of a time does not contain it.
+// truncateToSeconds truncates time to whole seconds, as in the JSON form of a time.
 func truncateToSeconds(time *metav1.Time) { *time = time.Rfc3339Copy() }
 
-// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8. Otherwise an API server
-// would replace it, and the stored message would always differ from the agent's message.
+// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8. The API server would
+// replace invalid UTF-8 as well, and the stored message would then always differ from the message of the agent.
 func cutMessage(message string, limit int) string {
 	if utf8.ValidString(message) && len(message) <= limit {
 		return message

@@ -23,8 +23,9 @@ const (
 	orderPrefix     = "$setElementOrder/"
 )
 
-// mergeKey returns the key by which an API server merges the items of a list, for the field with this name in the pod status. It
-// returns "" if a patch replaces the whole list. Source: the tags of PodStatus in k8s.io/api/core/v1.
+// mergeKey returns the key by which the API server merges the items of a list in the pod status, such as "type" for
+// conditions. field is the name of the list. The result is "" if a patch replaces the whole list. Source: the tags of
+// PodStatus in k8s.io/api/core/v1.
 func mergeKey(field string) string {
 	switch field {
 	case "conditions":
@@ -35,9 +36,9 @@ func mergeKey(field string) string {
 	return ""
 }
 
-// Patch returns the strategic merge patch that changes server, the status on the API server, to status. It returns nil if they
-// are equal. The patch contains the pod UID, which the API server verifies. It omits the claim statuses, which belong to other
-// clients. Source: PatchPodStatus in pkg/util/pod/pod.go.
+// Patch returns the strategic merge patch that changes the status on the API server, server, to status. It returns nil if
+// they are equal. The patch contains the pod UID, which the API server verifies. It omits the claim statuses, which belong
+// to other clients. Source: PatchPodStatus in pkg/util/pod/pod.go.
 func Patch(uid types.UID, server, status *corev1.PodStatus) ([]byte, error) {
 	from, err := encodeStatus(server)
 	if err != nil {
@@ -67,8 +68,8 @@ func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	return out, d.Decode(&out)
 }
 
-// diffObjects returns the patch that changes the object current to the object target. isStatus is true for the pod status itself:
-// only its lists are merged by key, while lists inside its fields are replaced.
+// diffObjects returns the patch that changes the object current to the object target. isStatus is true for the pod status
+// itself, whose lists are merged by key. Lists in its fields are replaced.
 func diffObjects(current, target object, isStatus bool) object {
 	changes := object{}
 	for name, value := range target {
@@ -103,8 +104,8 @@ func diffObjects(current, target object, isStatus bool) object {
 	return changes
 }
 
-// diffLists compares two lists whose items are merged by key. changes contains the items of target that are new or changed. order
-// contains the keys of all items of target.
+// diffLists returns the patch for a list whose items are merged by key. changes contains the new, changed and deleted items.
+// order contains the keys of all items of target.
 func diffLists(current, target any, key string) (changes, order []any) {
 	had := map[any]object{}
 	before, _ := current.([]any)

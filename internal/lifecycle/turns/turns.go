@@ -36,8 +36,8 @@ type Ticket[T any] struct {
 	granted chan struct{} // nil: the owner does not wait; closed when it may run
 }
 
-// Expect adds a ticket, a place in the queue with this rank, for an owner that has not decided yet whether to run. No other owner
-// may start to run until this owner calls Wait or Withdraw, but at most for [Timeout].
+// Expect adds a ticket with this rank to the queue, for an owner that has not decided yet whether to run. Other owners must
+// wait until this owner calls Wait or Withdraw, but at most for [Timeout].
 func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	t := &Ticket[T]{queue: q, rank: rank, expires: time.Now().Add(Timeout)}
 	q.mu.Lock()
@@ -55,8 +55,8 @@ func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
 	q.tickets = slices.Insert(q.tickets, at, ticket)
 }
 
-// Withdraw removes the ticket from the queue, so that other owners need not wait for the owner of this ticket. The owner may
-// still call Wait later.
+// Withdraw removes the ticket from the queue, so that other owners do not wait for its owner any longer. The owner may still
+// call Wait later.
 func (t *Ticket[T]) Withdraw() {
 	q := t.queue
 	q.mu.Lock()
@@ -75,8 +75,8 @@ func (q *Queue[T]) removeTicket(ticket *Ticket[T]) bool {
 	return i >= 0
 }
 
-// Wait waits until the owner of the ticket may run, or ctx ends. If err is nil, the owner must call done when it has finished, so
-// that the next owner can run.
+// Wait waits until the owner of the ticket may run, or ctx ends. If err is nil, the owner may run, and must call done
+// afterwards so that the next owner can run.
 func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	q := t.queue
 	granted := make(chan struct{})
@@ -112,8 +112,8 @@ func (q *Queue[T]) endTurn() {
 	q.grantNext()
 }
 
-// grantNext lets the owner of the first waiting ticket run, unless an owner is running. If the owner of another ticket may still
-// decide to run, it schedules a later call. q.mu is held.
+// grantNext lets the first waiting owner run, unless an owner runs already. If the owner of another ticket may still decide
+// to run, grantNext schedules a later call instead. q.mu is held.
 func (q *Queue[T]) grantNext() {
 	if q.turnTaken || len(q.tickets) == 0 {
 		return
@@ -140,7 +140,7 @@ func (q *Queue[T]) grantNext() {
 	}
 }
 
-// scheduleGrant calls grantNext again after wait, the time until the last undecided ticket expires. q.mu is held.
+// scheduleGrant makes a timer call grantNext after wait, the time until the last undecided ticket expires. q.mu is held.
 func (q *Queue[T]) scheduleGrant(wait time.Duration) {
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() {
