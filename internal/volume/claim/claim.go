@@ -18,8 +18,8 @@ import (
 // protectionFinalizer is the finalizer that keeps a deleted claim while pods use it.
 const protectionFinalizer = "kubernetes.io/pvc-protection"
 
-// NameOf returns the name of the claim that vol uses, which is in the namespace of pod. The claim of a generic ephemeral volume
-// is named POD-VOLUME. ok is false for a volume without a claim.
+// NameOf returns the name of the claim that vol uses; its namespace is the namespace of pod. The claim of a generic
+// ephemeral volume is named POD-VOLUME. ok is false if the volume has no claim.
 func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 	switch {
 	case vol.PersistentVolumeClaim != nil:
@@ -31,11 +31,11 @@ func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 	}
 }
 
-// IsReadOnly reports whether v references its claim as read-only, which applies to all containers.
+// IsReadOnly reports whether v uses its claim as read-only, so that no container can write to it.
 func IsReadOnly(v *corev1.Volume) bool { return optional.OrZero(v.PersistentVolumeClaim).ReadOnly }
 
-// CheckClaim returns an error if pod cannot use the claim pvc for vol: pvc is not bound, is being deleted, or was created for an
-// ephemeral volume of another pod.
+// CheckClaim returns an error if pod cannot use the claim pvc for the volume vol. This is so if the claim is not bound, is
+// being deleted, or was created for an ephemeral volume of another pod.
 func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
 	err := checkBinding(pvc)
 	if err == nil && vol.Ephemeral != nil && !isOwner(pod, pvc) {
@@ -44,8 +44,8 @@ func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolum
 	return wrapWithName(pvc, err)
 }
 
-// checkBinding returns an error if pvc is not bound to a PV or is being deleted. It accepts a deleted claim that the protection
-// finalizer keeps until no pod uses it.
+// checkBinding returns an error if pvc is not bound to a PV, or is being deleted. A deleted claim is accepted as long as the
+// finalizer pvc-protection keeps it.
 func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	switch {
 	case pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protectionFinalizer):
@@ -58,7 +58,7 @@ func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	return nil
 }
 
-// isOwner reports whether pod owns pvc, the claim of a generic ephemeral volume.
+// isOwner reports whether pvc was created for a generic ephemeral volume of pod.
 func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOfNoCopy(pvc)
 	switch {
@@ -71,8 +71,8 @@ func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// CheckPV returns an error if pod cannot use pv for vol: pv is not bound to the claim pvc, or containers use a file system as a
-// device or a block volume as a mount.
+// CheckPV returns an error if pod cannot use pv for the volume vol. This is so if pv is not bound to the claim pvc, or if a
+// container mounts a block volume or uses a file system as a device.
 func CheckPV(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	err := checkClaimRef(pvc, pv)
 	if err == nil {
@@ -97,7 +97,7 @@ func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 // IsBlock reports whether a PV is a block device.
 func IsBlock(pv *corev1.PersistentVolume) bool { return volumeMode(pv) == corev1.PersistentVolumeBlock }
 
-// volumeMode returns the volumeMode of pv. It returns Filesystem if that is not set.
+// volumeMode returns the volumeMode of pv. The default is Filesystem.
 func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 	if pv.Spec.VolumeMode == nil {
 		return corev1.PersistentVolumeFilesystem
@@ -105,8 +105,8 @@ func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 	return *pv.Spec.VolumeMode
 }
 
-// checkMode returns an error if mode, the volumeMode of the PV of vol, does not fit the containers of pod: volumeMounts need
-// Filesystem, volumeDevices need Block.
+// checkMode returns an error if the containers of pod cannot use the volume vol with this volumeMode. A container with
+// volumeMounts needs Filesystem, and a container with volumeDevices needs Block.
 func checkMode(pod *corev1.Pod, vol *corev1.Volume, mode corev1.PersistentVolumeMode) error {
 	for c := range containers.All(&pod.Spec) {
 		for i := range c.VolumeMounts {
@@ -123,7 +123,7 @@ func checkMode(pod *corev1.Pod, vol *corev1.Volume, mode corev1.PersistentVolume
 	return nil
 }
 
-// wrapWithName returns err with the namespace and name of pvc in its text. It returns nil if err is nil.
+// wrapWithName adds the namespace and name of pvc to the text of err. It returns nil if err is nil.
 func wrapWithName(pvc *corev1.PersistentVolumeClaim, err error) error {
 	if err == nil {
 		return nil
@@ -131,7 +131,7 @@ func wrapWithName(pvc *corev1.PersistentVolumeClaim, err error) error {
 	return WrapError(pvc.Namespace, pvc.Name, err)
 }
 
-// WrapError returns err with the namespace and name of a claim in its text, in the words of the kubelet. err must not be nil.
+// WrapError adds the namespace and name of a claim to the text of err, in the words of the kubelet. err must not be nil.
 func WrapError(namespace, name string, err error) error {
 	return fmt.Errorf("error processing PVC %s/%s: %w", namespace, name, err)
 }

@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrimForRecord returns copies of pvc and pv with only the fields that a node needs to use and expand the volume: identity, spec
-// and capacity. It omits labels, owners, node affinity and most annotations, so that users cannot make the record of a pod too
-// large.
+// TrimForRecord returns copies of pvc and pv with only the fields that a node needs to use and expand the volume, such as
+// identity, spec and capacity. It omits labels, owners, node affinity and most annotations, so that users cannot make the
+// record of a pod too large.
 func TrimForRecord(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	c, v := pvc.DeepCopy(), pv.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{
@@ -32,7 +32,7 @@ func TrimForRecord(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 	return claim, volume
 }
 
-// trimMetadata returns the namespace, name, UID and resource version in meta, and the annotations with the given names.
+// trimMetadata returns the namespace, name, UID and resource version of meta, and only the annotations with the given names.
 func trimMetadata(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	kept := metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
 	for _, name := range annotations {

@@ -16,7 +16,7 @@ import (
 const groupAnnotation = "pv.beta.kubernetes.io/gid"
 
 // MountOptions returns the mount options of pv, sorted and without duplicates. They come from the annotation
-// volume.beta.kubernetes.io/mount-options if pv has it, and from the spec otherwise.
+// volume.beta.kubernetes.io/mount-options or, if pv does not have it, from the spec.
 func MountOptions(pv *corev1.PersistentVolume) []string {
 	options := pv.Spec.MountOptions
 	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
@@ -27,14 +27,14 @@ func MountOptions(pv *corev1.PersistentVolume) []string {
 	return slices.Compact(options)
 }
 
-// SupplementalGroup returns the group ID that processes need to use the files of pv, from an annotation of pv. ok is false if the
-// annotation is missing or not a number.
+// SupplementalGroup returns the ID of the group that can access the files of pv. The ID is in an annotation of pv. ok is
+// false if the annotation is missing or not a number.
 func SupplementalGroup(pv *corev1.PersistentVolume) (gid int64, ok bool) {
 	gid, err := strconv.ParseInt(pv.Annotations[groupAnnotation], 10, 64)
 	return gid, err == nil
 }
 
-// IsReadWriteOncePod reports whether ReadWriteOncePod is the only access mode of pv. Then only one pod at a time may use it.
+// IsReadWriteOncePod reports whether only one pod at a time may use pv, because ReadWriteOncePod is its only access mode.
 func IsReadWriteOncePod(pv *corev1.PersistentVolume) bool {
 	return len(pv.Spec.AccessModes) == 1 && pv.Spec.AccessModes[0] == corev1.ReadWriteOncePod
 }

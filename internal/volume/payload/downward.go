@@ -16,7 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// addDownwardAPI adds a file for each item of a downwardAPI source. Its content is a field of the pod, or a resource of a
+// addDownwardAPI adds a file for each item of a downwardAPI source. The file contains a field of the pod or a resource of a
 // container.
 func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 	for i := range items {
@@ -37,9 +37,9 @@ func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// fieldValue returns the content of the file for name, a field of pod such as metadata.labels. Unlike environment variables,
-// files can show all labels or all annotations. Other fields, such as spec.nodeName, are not supported and cause an error
-// (pkg/fieldpath).
+// fieldValue returns the value of a field of pod as the content of a file. name is the name of the field, such as
+// metadata.labels. Unlike an environment variable, a file can contain all labels or annotations. An unsupported field, such
+// as spec.nodeName, is an error. Source: pkg/fieldpath.
 func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -66,7 +66,7 @@ func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	}
 }
 
-// formatMap returns a line of the form key="value" for each entry of m, sorted by key. The last line has no newline.
+// formatMap returns a line key="value" for each entry of m, sorted by key. The last line has no newline.
 func formatMap(m map[string]string) string {
 	var out []byte
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -79,9 +79,9 @@ func formatMap(m map[string]string) string {
 	return string(out)
 }
 
-// resourceValue returns the request or limit that ref selects, divided by the divisor of ref and rounded up. For a container
-// without a limit it uses allocatable, the allocatable resources of the node. Huge pages have no such default, because they are
-// never overcommitted.
+// resourceValue returns the request or limit selected by ref, divided by the divisor in ref and rounded up. Instead of a
+// missing limit, it returns the allocatable amount of the node. Huge pages have no such default, because they cannot be
+// overcommitted.
 func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	var c *corev1.Container
 	for each := range containers.NotEphemeral(spec) {

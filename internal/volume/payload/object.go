@@ -11,7 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// addConfigMap adds the files of the config map name. A missing config map or key is an error unless mayMiss is true.
+// addConfigMap adds the files of the config map with this name. A missing config map or key is an error unless mayMiss is
+// true.
 func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.ConfigMaps[name]
 	switch {
@@ -27,7 +28,7 @@ func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *b
 	}
 }
 
-// addSecret adds the files of the secret name. A missing secret or key is an error unless mayMiss is true.
+// addSecret adds the files of the secret with this name. A missing secret or key is an error unless mayMiss is true.
 func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.Secrets[name]
 	switch {
@@ -38,8 +39,9 @@ func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool
 	}
 }
 
-// addKeys adds a file for each item, with the content data[item.Key]. Without items, it adds a file for each key of data. A
-// missing key is an error unless mayMiss is true. missing is the format of that error; it has one verb, for the key.
+// addKeys adds a file with the content data[item.Key] for each item. Without items, it adds a file for each key of data. A
+// missing key is an error unless mayMiss is true. The parameter missing is the format of that error, with one verb for the
+// key.
 func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
 	if len(items) == 0 {
 		for key, content := range data {

@@ -34,8 +34,8 @@ type Inputs struct {
 	Allocatable corev1.ResourceList // of the node, for containers without limits
 }
 
-// BuildFiles returns the files of vol, a configMap, secret, downwardAPI or projected volume of pod. Their contents come from
-// inputs and pod. If objects or keys are missing, the error names them.
+// BuildFiles returns the files of a configMap, secret, downwardAPI or projected volume of pod. inputs contains the objects
+// and credentials for the files. An error names the missing objects and keys.
 func BuildFiles(pod *corev1.Pod, vol *corev1.Volume, inputs Inputs) (Files, error) {
 	b := &builder{pod: pod, in: inputs, files: Files{}}
 	switch {
@@ -72,8 +72,8 @@ func (b *builder) addError(format string, args ...any) {
 	b.errors = append(b.errors, fmt.Sprintf(format, args...))
 }
 
-// addFile adds a file with the content data at the path target in the volume. It replaces a file with this path. If mode is nil,
-// the file gets the default mode of the volume.
+// addFile adds a file with the content data. target is the path of the file in the volume; an earlier file with this path is
+// replaced. If mode is nil, the file gets the default mode of the volume.
 func (b *builder) addFile(target string, data []byte, mode *int32) {
 	b.addOwnedFile(target, data, mode, nil)
 }
@@ -93,7 +93,7 @@ func (b *builder) addOwnedFile(target string, data []byte, mode *int32, owner *i
 // maxErrors is the maximum number of errors that buildResult names.
 const maxErrors = 10
 
-// buildResult returns the files, or one error with the texts of the first maxErrors errors that were added.
+// buildResult returns the files, or one error with the texts of the first maxErrors errors.
 func (b *builder) buildResult() (Files, error) {
 	if n := len(b.errors); n > maxErrors {
 		b.errors = append(b.errors[:maxErrors], fmt.Sprintf("and %d more", n-maxErrors))

@@ -40,8 +40,8 @@ func (b *builder) addSource(i int, s *corev1.VolumeProjection) {
 	}
 }
 
-// addCertificate adds the files of the podCertificate source with index i: the key, the certificate chain, or a file with key and
-// chain.
+// addCertificate adds the files of the podCertificate source with index i. These are files with the key, with the
+// certificate chain, or with both, as the source demands.
 func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProjection) {
 	c, ok := b.in.Certificates[i]
 	if !ok {
@@ -59,8 +59,8 @@ func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProject
 	}
 }
 
-// addCredential adds a file with the secret data. If all containers run as one user, that user owns the file. In this case, or if
-// the pod has an fsGroup, the mode is 0600; with an fsGroup, package fsgroup later extends it to 0640.
+// addCredential adds a file with the secret data. If all containers run as one user, that user owns the file. If there is
+// such a user or the pod has an fsGroup, the mode is 0600. For an fsGroup, package fsgroup later changes the mode to 0640.
 func (b *builder) addCredential(path string, data []byte) {
 	var mode *int32
 	owner := commonUser(&b.pod.Spec)
@@ -70,8 +70,8 @@ func (b *builder) addCredential(path string, data []byte) {
 	b.addOwnedFile(path, data, mode, owner)
 }
 
-// commonUser returns the user ID that all containers in spec run as. It returns nil if the user IDs differ, or if one is not set
-// and so comes from the image (pkg/volume/util, FsUserFrom).
+// commonUser returns the user ID that all containers in spec run as. It returns nil if the user IDs differ, or if a
+// container has none, so that its image determines the user. Source: FsUserFrom in pkg/volume/util.
 func commonUser(spec *corev1.PodSpec) *int64 {
 	var one *int64
 	for c := range containers.All(spec) {

@@ -29,8 +29,8 @@ type Reference struct {
 	Optional bool // the object need not exist
 }
 
-// References yields the config maps and secrets that vol refers to, in the order of the spec. It yields an object again for each
-// further reference.
+// References yields the config maps and secrets that vol refers to, in the order of the spec. An object with several
+// references is yielded several times.
 func References(vol *corev1.Volume) iter.Seq[Reference] {
 	return func(yield func(Reference) bool) {
 		each := func(k Kind, name string, optional *bool) bool {
@@ -52,8 +52,8 @@ func References(vol *corev1.Volume) iter.Seq[Reference] {
 	}
 }
 
-// ShowsClusterObject reports whether vol, a volume of pod, shows the object with the given kind and name. This is a cluster
-// trust bundle, or the certificate of the pod called name. An empty kind or name matches all objects.
+// ShowsClusterObject reports whether vol contains data of the object with this kind and name: a cluster trust bundle, or the
+// certificate of a pod, which has the name of the pod. An empty kind or name matches all objects. vol is a volume of pod.
 func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name string) bool {
 	if vol.Projected == nil {
 		return false
@@ -74,7 +74,8 @@ func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name str
 	return false
 }
 
-// ShowsMetadata reports whether vol has a downwardAPI source, and so shows labels, annotations or other fields of its pod.
+// ShowsMetadata reports whether vol has a downwardAPI source, so that its files contain labels, annotations or other fields
+// of the pod.
 func ShowsMetadata(vol *corev1.Volume) bool {
 	switch {
 	case vol.DownwardAPI != nil:

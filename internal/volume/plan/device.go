@@ -21,8 +21,7 @@ type Device struct {
 	tearDowns int     // running teardowns
 }
 
-// countUsers sets the counts in all devices from the volumes: how many volumes use the device, and how many of their steps are
-// running.
+// countUsers counts, for each device, the volumes that use it and the running steps of these volumes.
 func (s *State) countUsers() {
 	for _, d := range s.Devices {
 		d.stageFor, d.users, d.setUps, d.tearDowns = nil, 0, 0, 0
@@ -34,8 +33,7 @@ func (s *State) countUsers() {
 	}
 }
 
-// countVolume adds vol, a volume on d, to the counts of d: to users if it needs d, and to the running steps if a step of vol is
-// running.
+// countVolume adds vol to the counts of its device d: the users of d and, if a step of vol is running, the running steps.
 func (d *Device) countVolume(vol *Volume) {
 	if vol.Desired == Mounted && d.stageFor == nil {
 		d.stageFor = vol
@@ -46,7 +44,7 @@ func (d *Device) countVolume(vol *Volume) {
 	d.countStep(vol.Step)
 }
 
-// countStep counts step, a running step of a volume of d. canStart and nextStep need the counts, because a set-up excludes all
+// countStep counts a running step of a volume of d. canStart and nextStep need this count, because a set-up excludes all
 // other steps of the device.
 func (d *Device) countStep(step Step) {
 	switch step {
@@ -57,8 +55,8 @@ func (d *Device) countStep(step Step) {
 	}
 }
 
-// canStart reports whether step, of a volume of d, may start now. A set-up needs a staged device, and no other step of the device
-// may be running. A teardown may run at the same time as other teardowns.
+// canStart reports whether this step of a volume of d may start now. A set-up needs a staged device without any other
+// running step. Teardowns may run in parallel.
 func (d *Device) canStart(step Step) bool {
 	switch step {
 	case SetUp, Remount:
@@ -70,8 +68,8 @@ func (d *Device) canStart(step Step) bool {
 	}
 }
 
-// nextStep returns the next step of the device, Stage or Unstage, and the earliest time to start it. step is None if the device
-// needs no step, or while a step of the device or of its volumes runs.
+// nextStep returns the next step of the device, Stage or Unstage, and the earliest time for its start. step is None if the
+// device needs no step, or if a step of the device or of its volumes is running.
 func (d *Device) nextStep() (step Step, at time.Time) {
 	switch {
 	case d.Step != None || d.setUps > 0 || d.tearDowns > 0:

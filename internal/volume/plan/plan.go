@@ -24,7 +24,7 @@ type Action struct {
 	Step   Step
 }
 
-// Start records that a.Step starts at now, in the progress of its device or volume.
+// Start records that the step of a has started, in the progress of its device or volume.
 func (a Action) Start(now time.Time) {
 	if a.Device != nil {
 		a.Device.Start(a.Step, now)
@@ -33,9 +33,9 @@ func (a Action) Start(now time.Time) {
 	}
 }
 
-// Plan returns the steps, such as set-ups of volumes, that the caller must start now with [Action.Start]. Teardowns come first,
-// because they free resources, then set-ups, which pods wait for, then updates. wake is the time when the next step is due; zero
-// means that none is planned. The caller calls Plan again at that time, and when a step completes.
+// Plan returns the steps of volumes and devices that the caller must start now with [Action.Start]. Teardowns come first,
+// because they free resources, followed by set-ups, for which pods wait, and updates. wake is when the next step is due;
+// zero means never. The caller must call Plan again at that time, and after each completed step.
 func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	state.countUsers()
 	wake, due := state.findDue(now)
@@ -65,8 +65,8 @@ func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	return b.actions, sleep.Earlier(wake, b.wake)
 }
 
-// findDue reports whether a step of a volume or device is due now. wake is the time when the next later step is due; zero means
-// that there is none.
+// findDue reports whether a step of a volume or device is due now. wake is when the next later step is due; zero means
+// never.
 func (s *State) findDue(now time.Time) (wake time.Time, due bool) {
 	for _, v := range s.Volumes {
 		switch step, at := v.nextStep(); {
@@ -99,8 +99,8 @@ type slots struct {
 	wake     time.Time // when a step that exceeds the limit may start
 }
 
-// takeSlot reports whether one more step may start within the limit State.Parallel. If so, it counts the step. If not, it sets
-// b.wake to the time when a running step stops counting.
+// takeSlot reports whether one more step may start within the limit State.Parallel. If so, it counts the step. If not, it
+// sets b.wake to the time when a slot becomes free.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
 		b.wake = sleep.Earlier(b.wake, b.nextFree)
@@ -111,8 +111,8 @@ func (b *slots) takeSlot() bool {
 	return true
 }
 
-// freeSlots returns n, the number of steps that may start within the limit State.Parallel. Steps that have run for State.Slow do
-// not count. freed is the time when the next running step stops counting; zero means that none will.
+// freeSlots returns the number of steps that may start within the limit State.Parallel. A step that has run longer than
+// State.Slow uses no slot. freed is when the next running step becomes that slow; zero means never.
 func (s *State) freeSlots(now time.Time) (n int, freed time.Time) {
 	n = max(s.Parallel, 1)
 	count := func(p *Progress) {

@@ -74,14 +74,14 @@ type Progress struct {
 	RetryAt     time.Time // earliest retry of that step
 }
 
-// BackoffPolicy returns the delays before a failed step is retried: from 500 ms to about 2 min, as in the kubelet
-// (pkg/util/goroutinemap/exponentialbackoff).
+// BackoffPolicy returns the delays before the retries of a failed step, from 500 ms to about 2 min. Source:
+// pkg/util/goroutinemap/exponentialbackoff.
 func BackoffPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// unavailablePolicy returns the delays before the retries of a step that failed because a server, such as the API server, did not
-// respond. The longest delay is only 15 s, because pods wait for nothing else once the server is back. All other failures use
+// unavailablePolicy returns the delays before the retries of a step that failed because a server did not respond. The
+// longest delay is only 15 s, because pods then wait for nothing else once the server is back. All other failures use
 // [BackoffPolicy].
 func unavailablePolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
@@ -98,7 +98,8 @@ type Failure struct {
 // may still change the node, so the step must be repeated.
 var ErrHungCall = errors.New("a call has not returned")
 
-// Start records that step starts at now. It sets the phase to Uncertain, except for an update: the volume remains set up.
+// Start records that the step has started. The phase becomes Uncertain, except for an update, during which the volume stays
+// set up.
 func (p *Progress) Start(step Step, now time.Time) {
 	p.Step, p.Since, p.hungReturned = step, now, false
 	if step != Remount {
@@ -106,9 +107,9 @@ func (p *Progress) Start(step Step, now time.Time) {
 	}
 }
 
-// Complete records at now that the running step has completed, successfully if failure is nil. After a success the phase is
-// Ready, or Absent after a teardown or unstage. A teardown or unstage fails if a hung plugin call may have changed the node since
-// it started.
+// Complete records that the running step has completed. A nil failure is a success: the phase becomes Absent after a
+// teardown or unstage, and Ready after any other step. A teardown or unstage always counts as failed if a hung plugin call
+// may have changed the node in the meantime.
 func (p *Progress) Complete(failure *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
@@ -127,8 +128,8 @@ func (p *Progress) Complete(failure *Failure, now time.Time) {
 	}
 }
 
-// recordFailure records that step has failed at now, and sets the time of the retry. It sets the phase to Absent if failure says
-// that nothing is left on the node, and to Ready if the volume of a previous agent process is usable.
+// recordFailure records the failure of a step and sets the time of the retry. The phase becomes Absent if the step has left
+// nothing on the node. It becomes Ready if the step found a usable volume of a previous agent process.
 func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
 	if step == SetUp && p.Recovered && !p.hasHungCall() && failure.Usable {
 		p.Phase, step = Ready, Remount
@@ -147,8 +148,8 @@ func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
 	}
 }
 
-// GiveUp records at now that the running step has failed, because its plugin call does not return. The call may still change the
-// node until HungCallReturned is called.
+// GiveUp records that the running step has failed because its plugin call does not return. The call may still change the
+// node until [Progress.HungCallReturned] is called.
 func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	if p.Step.isRemoval() {
 		p.HungTearDown = true
@@ -158,8 +159,8 @@ func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	p.Complete(&failure, now)
 }
 
-// HungCallReturned records that the plugin call of step, which was given up, has returned. The failed step may be retried at
-// once. A removal that is running must be repeated, because the call may have changed the node.
+// HungCallReturned records that a plugin call that was given up has returned. step is the step of that call. The failed step
+// may be retried at once. A running teardown or unstage must be repeated, because the call may have changed the node.
 func (p *Progress) HungCallReturned(step Step) {
 	if step.isRemoval() {
 		p.HungTearDown = false
@@ -170,21 +171,22 @@ func (p *Progress) HungCallReturned(step Step) {
 	p.Retry()
 }
 
-// hasHungCall reports whether a plugin call that was given up has not returned yet.
+// hasHungCall reports whether a plugin call was given up and has not returned yet.
 func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 
-// canRemove reports whether a teardown or unstage may start once its back-off has ended. The phase must not be Absent, no step
-// may be running, and no teardown or unstage may hang.
+// canRemove reports whether a teardown or unstage may start after its back-off: the phase is not Absent, no step is running,
+// and no earlier teardown or unstage hangs.
 func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
-// canSetUp reports whether a set-up, update or stage may start once its back-off has ended. No step may be running, and no plugin
-// call may hang.
+// canSetUp reports whether a set-up, update or stage may start after its back-off: no step is running and no plugin call
+// hangs.
 func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 
-// Retry ends the back-off of the failed step: it may start again at once.
+// Retry ends the back-off of the failed step, which may then start at once.
 func (p *Progress) Retry() { p.RetryAt = time.Time{} }
 
-// earliestStart returns the earliest time to start step: the parameter at or, if it is later, the end of the back-off of step.
+// earliestStart returns the earliest time to start the step: the given time, or the end of the back-off of the step if that
+// is later.
 func (p *Progress) earliestStart(step Step, at time.Time) time.Time {
 	if p.Failed == step && p.RetryAt.After(at) {
 		return p.RetryAt

@@ -29,8 +29,8 @@ type Volume struct {
 	Progress
 }
 
-// Start records that step starts at now. Unless step is a teardown, it clears v.Stale: only changes after now require another
-// update.
+// Start records that the step has started. Unless it is a teardown, Start clears v.Stale, so that only later changes require
+// another update.
 func (v *Volume) Start(step Step, now time.Time) {
 	v.Progress.Start(step, now)
 	if !step.isRemoval() {
@@ -38,7 +38,7 @@ func (v *Volume) Start(step Step, now time.Time) {
 	}
 }
 
-// Complete records at now that the running step has completed. failure is nil for a success. After a failed update, the volume is
+// Complete records that the running step has completed. A nil failure is a success. After a failed update, the volume is
 // marked as stale, so that the update is repeated.
 func (v *Volume) Complete(failure *Failure, now time.Time) {
 	s := v.Step
@@ -51,15 +51,15 @@ func (v *Volume) Complete(failure *Failure, now time.Time) {
 	}
 }
 
-// GiveUp records at now that the running step has failed, because its plugin call does not return.
+// GiveUp records that the running step has failed because its plugin call does not return.
 func (v *Volume) GiveUp(failure Failure, now time.Time) {
 	s := v.Step
 	v.Progress.GiveUp(failure, now)
 	v.Stale = v.Stale || s == Remount
 }
 
-// nextStep returns the next step of the volume and the earliest time to start it. step is None if the volume needs no step, or
-// while a step of the volume or of its device prevents it.
+// nextStep returns the next step of the volume, and the earliest time for its start. step is None if the volume needs no
+// step, or if a running step of the volume or its device prevents it.
 func (v *Volume) nextStep() (step Step, at time.Time) {
 	switch {
 	case v.Desired == Unmounted && v.canRemove():

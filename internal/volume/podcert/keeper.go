@@ -51,7 +51,8 @@ type Keeper struct {
 	watched  int // key of the last watcher
 }
 
-// New returns a Keeper for certificates that from issues. It panics if from is nil. It starts no goroutine: call [Keeper.Run].
+// New returns a Keeper for certificates of the issuer from. It panics if from is nil. It starts no goroutine: call
+// [Keeper.Run].
 func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if opts.Wait <= 0 {
@@ -72,9 +73,9 @@ func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	}
 }
 
-// Certificate returns the certificate for sources[index] of the projected volume of pod with the given name. The first call makes
-// Run request the certificate, and renew it until [Keeper.Forget] is called. Certificate waits for it up to Options.Wait, and
-// then returns the last error.
+// Certificate returns the certificate for a source of a projected volume of pod. name is the name of the volume, and index
+// selects the source. The first call makes Run request the certificate, and renew it until [Keeper.Forget] is called.
+// Certificate waits at most Options.Wait for the first certificate, and then returns an error.
 func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, index int) (volume.PodCertificate, error) {
 	r, err := k.trackSource(pod, name, index)
 	if err != nil {
@@ -103,8 +104,8 @@ func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, 
 	}
 }
 
-// trackSource returns the state of the certificate for the element with the given index in the sources of volume. The first call
-// creates the state and wakes Run, which requests the certificate. It returns an error if there are too many certificates.
+// trackSource returns the record of the certificate for the source with this index in the named volume. The first call
+// creates the record and wakes Run, which requests the certificate. It is an error if there are too many certificates.
 func (k *Keeper) trackSource(pod *corev1.Pod, volume string, index int) (*certRecord, error) {
 	asked := findProjection(pod, volume, index)
 	if asked == nil {
@@ -130,7 +131,7 @@ func (k *Keeper) trackSource(pod *corev1.Pod, volume string, index int) (*certRe
 	return r, nil
 }
 
-// countOf returns how many certificates k has for the pod with UID podUID. The caller holds k.mu.
+// countOf returns the number of certificates of the pod with UID podUID. The caller holds k.mu.
 func (k *Keeper) countOf(podUID string) (n int) {
 	for at := range k.records {
 		if at.podUID == podUID {
@@ -140,8 +141,8 @@ func (k *Keeper) countOf(podUID string) (n int) {
 	return n
 }
 
-// findProjection returns the podCertificate source with the given index in the projected volume of pod that is named volume. It
-// returns nil if there is none.
+// findProjection returns the podCertificate source with this index in the projected volume of pod that has the given name,
+// or nil.
 func findProjection(pod *corev1.Pod, volume string, index int) *corev1.PodCertificateProjection {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -152,7 +153,7 @@ func findProjection(pod *corev1.Pod, volume string, index int) *corev1.PodCertif
 	return nil
 }
 
-// Forget removes the keys and certificates of the pod with UID podUID, and cancels requests for them.
+// Forget removes the keys and certificates of the pod with UID podUID, and cancels the requests for them.
 func (k *Keeper) Forget(podUID string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -167,8 +168,8 @@ func (k *Keeper) Forget(podUID string) {
 	}
 }
 
-// Watch calls changed for each certificate that is issued, until ctx ends. The arguments are the kind volume.KindPodCertificate,
-// and namespace and name of the pod. It implements [volume.Watcher].
+// Watch calls the function changed for each certificate that is issued, until ctx ends. kind is volume.KindPodCertificate;
+// namespace and name belong to the pod. It implements [volume.Watcher].
 func (k *Keeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	k.mu.Lock()
 	k.watched++

@@ -22,9 +22,8 @@ func KeyTypes() []string {
 	return []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 }
 
-// GenerateKey generates a private key of type keyType, one of [KeyTypes]. key is the key in PKCS #8, encoded as PEM. stub is a
-// certificate request in PKCS #10, encoded as DER: it has no subject and proves the possession of the key. RSA keys take seconds
-// of CPU time.
+// GenerateKey generates a private key of one of the [KeyTypes]. key is PEM-encoded PKCS #8. stub is a DER-encoded PKCS #10
+// certificate request without a subject, which proves the possession of the key. An RSA key takes seconds of CPU time.
 func GenerateKey(keyType string) (key, stub []byte, err error) {
 	private, err := generateSigner(keyType)
 	if err != nil {
@@ -65,8 +64,8 @@ const (
 	maxBlocks = 100     // number of certificates
 )
 
-// NormalizeChain returns the PEM-encoded certificates in chain, without PEM headers and without text between them. It returns an
-// error if chain contains no certificate or is too large.
+// NormalizeChain returns the PEM-encoded certificates in chain, without PEM headers and without the text between them. It
+// returns an error if chain has no certificate or is too large.
 func NormalizeChain(chain []byte) ([]byte, error) {
 	if len(chain) > maxChain {
 		return nil, fmt.Errorf("certificate chain has %d bytes, more than %d", len(chain), maxChain)

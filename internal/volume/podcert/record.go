@@ -21,7 +21,7 @@ const (
 	minAge       = time.Minute      // a certificate is not renewed earlier, even if BeginRefreshAt is earlier
 )
 
-// retryPolicy returns the delays before a failed request is repeated: from 1 s to 5 min.
+// retryPolicy returns the delays before a failed request is repeated, from 1 s to 5 min.
 func retryPolicy() backoff.Policy { return backoff.Policy{First: time.Second, Max: 5 * time.Minute} }
 
 // source identifies a podCertificate source by the UID of the pod, the name of the volume, and the index in the sources of the
@@ -48,8 +48,8 @@ type certRecord struct {
 	warnedOverdue, warnedExpired bool
 }
 
-// nextRequest returns the time at which Run must send the next request for the certificate. ever is false if there is no such
-// time: a request is running, or the last request was refused.
+// nextRequest returns when Run must send the next request for the certificate. ever is false if no request must be sent,
+// because one is running or the last one was refused.
 func (r *certRecord) nextRequest() (at time.Time, ever bool) {
 	if r.cancel != nil || r.refused {
 		return at, false
@@ -60,8 +60,8 @@ func (r *certRecord) nextRequest() (at time.Time, ever bool) {
 	return r.retryAt, true
 }
 
-// applyResult records the result of the running request: key and issued, or err. random, in [0,1), spreads the time of the
-// renewal over maxJitter.
+// applyResult records the result of the running request: the key and the issued certificate, or err. random, a number in
+// [0,1), spreads the renewals of different certificates over maxJitter.
 func (r *certRecord) applyResult(key []byte, issued volume.IssuedCertificate, err error, random float64, now time.Time) {
 	r.cancel, r.err = nil, err
 	if err == nil {
@@ -86,8 +86,8 @@ const (
 	ReasonExpired = "CertificateExpired"
 )
 
-// dueWarnings returns the reasons of the warning events that must be recorded at now: the renewal is overdue, or the certificate
-// has expired. It returns each reason once per certificate. wake is the time of the next warning; zero means none.
+// dueWarnings returns the reasons of the warning events that are due: the renewal is overdue, or the certificate has
+// expired. It returns each reason once per certificate. wake is the time of the next warning; zero means never.
 func (r *certRecord) dueWarnings(now time.Time) (reasons []string, wake time.Time) {
 	if r.issued.Key == nil || r.refused {
 		return nil, wake
@@ -109,8 +109,8 @@ func (r *certRecord) dueWarnings(now time.Time) (reasons []string, wake time.Tim
 	return reasons, wake
 }
 
-// metricState returns the state of the certificate at now, such as "fresh" or "expired". It is a label value of the kubelet's
-// metric kubelet_podcertificate_states.
+// metricState returns the state of the certificate, such as "fresh" or "expired", as a label value of the kubelet's metric
+// kubelet_podcertificate_states.
 func (r *certRecord) metricState(now time.Time) string {
 	refused, _ := errors.AsType[*volume.CertificateRefusedError](r.err)
 	switch {
@@ -146,7 +146,7 @@ var errNotIssued = errors.New("credential bundle is not issued yet")
 // notIssuedError wraps errNotIssued and the error of the last request.
 type notIssuedError struct{ err error }
 
-// Error returns the text of errNotIssued and the text of the cause.
+// Error returns the text of errNotIssued, followed by the text of the cause.
 func (e *notIssuedError) Error() string { return errNotIssued.Error() + ": " + e.err.Error() }
 
 // Unwrap returns errNotIssued and the cause.

@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Run requests and renews the certificates until ctx ends. It returns when all its requests have returned. Call Run once: a
-// second call returns an error.
+// Run requests and renews the certificates until ctx ends, and waits for its running requests. A second call returns an
+// error.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := k.guard.Begin(); err != nil {
 		return err
@@ -67,8 +67,8 @@ type request struct {
 	projection *corev1.PodCertificateProjection
 }
 
-// collectDue returns the requests that must start and the events that must be recorded at now. wake is the time when the next of
-// them is due; zero means that there is none.
+// collectDue returns the requests that must be sent, and the events that must be recorded, now. wake is the time of the next
+// request or event; zero means never.
 func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []request, events []event, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,13 +92,13 @@ func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []requ
 	return requests, events, wake
 }
 
-// eventMessages maps the reason of an event to the message that the kubelet uses.
+// eventMessages returns the kubelet's messages of the warning events, by reason.
 func eventMessages() map[string]string {
 	return map[string]string{ReasonOverdue: "PodCertificate refresh overdue", ReasonExpired: "PodCertificate expired"}
 }
 
-// makeRequest generates a key and requests a certificate for it, as req says. It records the result. It then calls the functions
-// passed to Watch, or reports the error.
+// makeRequest generates a key, requests a certificate for it and records the result. After a success it calls the functions
+// passed to [Keeper.Watch]. After a failure it logs the error.
 func (k *Keeper) makeRequest(req request) {
 	key, issued, err := k.issueCertificate(req.ctx, req.pod, req.projection)
 	if errors.Is(req.ctx.Err(), context.Canceled) { // Run is stopping, or the pod was forgotten
@@ -120,8 +120,8 @@ func (k *Keeper) makeRequest(req request) {
 	}
 }
 
-// issueCertificate generates a key for the podCertificate source projection of pod, and requests a certificate for it from the
-// issuer. At most two goroutines generate a key at a time.
+// issueCertificate generates a key and requests a certificate for it from the issuer, as a podCertificate source of pod
+// demands. At most two keys are generated in parallel.
 func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, projection *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
 	select {
 	case k.keySlots <- struct{}{}:
@@ -143,7 +143,8 @@ func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, projecti
 	return key, issued, err
 }
 
-// reportFailure logs err, the error of a certificate request. It also records an event about pod if the request was refused.
+// reportFailure logs err, the error of a certificate request. If the request was refused, it also records an event about
+// pod.
 func (k *Keeper) reportFailure(pod *corev1.Pod, projection *corev1.PodCertificateProjection, err error) {
 	k.opts.Logger.Warn("pod certificate", "pod", pod.Namespace+"/"+pod.Name, "signer", projection.SignerName, "error", err)
 	if refused, ok := errors.AsType[*volume.CertificateRefusedError](err); ok {

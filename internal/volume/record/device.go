@@ -14,7 +14,8 @@ const (
 	maxDeviceData = 16 << 10
 )
 
-// Validate returns an error if a field of d is empty or too long, or if a directory of d is not below the directory for plugins.
+// Validate returns an error if the name of d is empty, a field is too long, or a directory is not below the directory of the
+// plugins.
 func (d *Device) Validate() error {
 	size := 0
 	for k, v := range d.Data {

@@ -70,11 +70,11 @@ type Device struct {
 	Attachable bool              `json:"attachable,omitempty"`
 }
 
-// SpecName returns the name of the volume on disk: the name of its PV or, without a claim, its name in the pod spec.
+// SpecName returns the name of the volume on disk. This is the name of its PV or, without a claim, its name in the pod spec.
 func (v *Volume) SpecName() string { return filepath.Base(v.Dir) }
 
-// CheckUnchanged returns an error if current, computed from the pod spec now, has another plugin, directory or device than the
-// recorded volume v.
+// CheckUnchanged returns an error if the plugin, directory or device of the volume has changed since v was recorded. current
+// is computed from the present pod spec.
 func (v *Volume) CheckUnchanged(current Volume) error {
 	switch {
 	case current.Plugin != v.Plugin || current.Dir != v.Dir:
@@ -85,8 +85,7 @@ func (v *Volume) CheckUnchanged(current Volume) error {
 	return nil
 }
 
-// IsPlainName reports whether name is safe as the name of a file: it has 1 to 255 bytes, no slash, no zero byte and no leading
-// dot.
+// IsPlainName reports whether name is safe as a file name: it has 1 to 255 bytes, no slash, no zero byte and no leading dot.
 func IsPlainName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.ContainsAny(name, "/\x00")
 }
@@ -98,7 +97,7 @@ const (
 )
 
 // VolumeDir returns the directory of a volume, relative to the directory of its pod. spec is the name of the volume on disk.
-// block is true for a block volume. A slash in plugin is replaced by a tilde.
+// block is true for a block volume. Slashes in the plugin name become tildes.
 func VolumeDir(plugin, spec string, block bool) string {
 	dir := volumesDir
 	if block {
@@ -107,7 +106,7 @@ func VolumeDir(plugin, spec string, block bool) string {
 	return filepath.Join(dir, strings.ReplaceAll(plugin, "/", "~"), spec)
 }
 
-// Read returns the record of the pod whose directory is dir. The error wraps [fs.ErrNotExist] if the pod has no record.
+// Read returns the record in dir, the directory of a pod. The error wraps [fs.ErrNotExist] if the pod has no record.
 func Read(dir string) (pod Pod, err error) {
 	path := filepath.Join(dir, recordName)
 	data, err := plainfile.Read(path, maxRead)
@@ -120,7 +119,7 @@ func Read(dir string) (pod Pod, err error) {
 	return pod, nil
 }
 
-// parseRecord decodes and validates data, the record of the pod with UID uid. In a valid record, no two volumes have the same
+// parseRecord decodes and validates the record of the pod with this UID. It returns an error if two volumes have the same
 // name or directory.
 func parseRecord(data []byte, uid string) (r Pod, err error) {
 	if len(data) > maxRead {
@@ -158,7 +157,7 @@ func parseRecord(data []byte, uid string) (r Pod, err error) {
 	return r, nil
 }
 
-// validate returns an error if a field of v, such as a name or path, is invalid or too long.
+// validate returns an error if a field of v, such as a name or directory, is invalid or too long.
 func (v *Volume) validate() error {
 	for _, name := range append([]string{v.Name}, v.Aliases...) {
 		if !IsPlainName(name) || v.Plugin == "" {
@@ -185,8 +184,8 @@ func (v *Volume) validate() error {
 	return nil
 }
 
-// validateClaim returns an error if the recorded PV has another name than the volume on disk, or if only one of claim and PV is
-// recorded.
+// validateClaim returns an error if only one of claim and PV is recorded, or if the name of the PV is not the name of the
+// volume on disk.
 func (v *Volume) validateClaim() error {
 	if (v.Claim == nil) != (v.PV == nil) || v.PV != nil && v.PV.Name != v.SpecName() {
 		return fmt.Errorf("volume %q: recorded claim is not that of %q", v.Name, v.SpecName())
@@ -194,8 +193,8 @@ func (v *Volume) validateClaim() error {
 	return nil
 }
 
-// Write stores the record in dir, the directory of the pod, which it creates. If the record is too large, it returns an error and
-// keeps the old record.
+// Write stores the record in dir, the directory of the pod, which is created if necessary. If the record is too large, Write
+// returns an error and the old record stays.
 func (r Pod) Write(dir string) error {
 	r.Version = recordVersion
 	data, err := json.Marshal(r)
@@ -211,8 +210,8 @@ func (r Pod) Write(dir string) error {
 	return atomicfile.Replace(filepath.Join(dir, recordName), data, 0o600)
 }
 
-// Remove deletes the record from dir, the directory of a pod whose volumes are torn down. It also deletes empty directories of
-// the volumes, and dir if it is empty.
+// Remove deletes the record from dir, the directory of the pod. It also deletes the empty directories of the volumes and, if
+// it is then empty, dir itself. The volumes must be torn down.
 func (r Pod) Remove(dir string) error {
 	subpaths := filepath.Join(dir, SubPathDir)
 	for _, v := range r.Volumes {
@@ -233,8 +232,9 @@ func (r Pod) Remove(dir string) error {
 	return nil
 }
 
-// ReadAll returns the records of all pods with a directory in root. damaged maps the UID of a pod to the error of reading its
-// record. err is the error of reading root. ReadAll also removes the remains of a first Write that did not complete.
+// ReadAll returns the records of all pods that have a directory in root. damaged contains the errors of records that cannot
+// be read, by pod UID. err is the error of reading root. ReadAll also removes the files of a first Write that was
+// interrupted.
 func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	damaged = map[string]error{}
 	d, err := os.Open(root)
@@ -269,8 +269,8 @@ func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	return records, damaged, nil
 }
 
-// isNotDir reports whether err means that an element of a path is a file instead of a directory.
+// isNotDir reports whether err means that a path element is not a directory.
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }
 
-// Names returns Name and Aliases: all names of the volume in its pod.
+// Names returns all names of the volume in its pod: Name, followed by Aliases.
 func (v *Volume) Names() []string { return append([]string{v.Name}, v.Aliases...) }

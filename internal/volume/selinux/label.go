@@ -15,9 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// FileLabel returns the label for the files of a container with the given options: the default label of the node, with the user
-// and the level of options. It ignores role and type of options, which are for processes. The label is "" if SELinux is disabled
-// or options have no level.
+// FileLabel returns the SELinux label for the files of a container with these options. It is the default label of the node
+// with the user and the level of options. The role and the type are for processes and are ignored. The label is "" if
+// SELinux is disabled or options have no level.
 func (n Node) FileLabel(options *corev1.SELinuxOptions) (string, error) {
 	if !n.Enabled || n.DefaultFileLabel == "" || options == nil || options.Level == "" {
 		return "", nil
@@ -47,8 +47,8 @@ func (e *MultipleLabelsError) Error() string {
 	return "multiple SELinux labels found: " + strings.Join(e.Labels, ",")
 }
 
-// MountLabel returns the label with which a volume of pod must be mounted; empty means without a label. volume is the name of the
-// volume. The error is a [MultipleLabelsError] if containers of pod need different labels.
+// MountLabel returns the SELinux label with which the named volume of pod must be mounted. It returns "" if the volume must
+// be mounted without a label. The error is a [MultipleLabelsError] if the containers of pod need different labels.
 func (n Node) MountLabel(pod *corev1.Pod, volume string) (string, error) {
 	if !n.Enabled {
 		return "", nil
@@ -77,13 +77,15 @@ func (n Node) MountLabel(pod *corev1.Pod, volume string) (string, error) {
 	return labels[0], nil
 }
 
-// isRecursive reports whether pod demands, by its seLinuxChangePolicy, that the container runtime relabels each file of a volume.
+// isRecursive reports whether the seLinuxChangePolicy of pod demands that the container runtime relabels each file of a
+// volume.
 func isRecursive(pod *corev1.Pod) bool {
 	policy := optional.OrZero(pod.Spec.SecurityContext).SELinuxChangePolicy
 	return policy != nil && *policy == corev1.SELinuxChangePolicyRecursive
 }
 
-// ContainerOptions returns the SELinux options of container or, if it has none, of pod. It returns nil if neither has options.
+// ContainerOptions returns the SELinux options of the container, or else the SELinux options of pod. It returns nil if
+// neither has any.
 func ContainerOptions(pod *corev1.Pod, container *corev1.Container) *corev1.SELinuxOptions {
 	return optional.First(optional.OrZero(container.SecurityContext).SELinuxOptions, optional.OrZero(pod.Spec.SecurityContext).SELinuxOptions)
 }
@@ -93,11 +95,11 @@ func usesVolume(container *corev1.Container, volume string) bool {
 		slices.ContainsFunc(container.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == volume })
 }
 
-// MountOption returns context="LABEL", the mount option for label. The quotes are necessary because label may contain commas.
+// MountOption returns the mount option context="LABEL". The quotes are necessary because label may contain commas.
 func MountOption(label string) string { return "context=" + strconv.Quote(label) }
 
-// CheckConflict returns an error, with the text of the kubelet, if the label wanted differs from mounted, the label with which
-// the volume is mounted.
+// CheckConflict returns an error, with the text of the kubelet, if the volume is mounted with another SELinux label than the
+// wanted one.
 func CheckConflict(volume, mounted, wanted string) error {
 	if mounted == wanted {
 		return nil

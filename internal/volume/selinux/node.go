@@ -27,8 +27,8 @@ type Node struct {
 // maxFile is the maximum number of bytes that are read of a policy file.
 const maxFile = 64 << 10
 
-// ReadNode reads the state of SELinux on a node. root is the root of the node's file system; the directories sys, proc, etc and
-// usr are read. It returns the zero value for a node without SELinux.
+// ReadNode reads the state of SELinux on a node from root, the root of the node's file system. It reads files below sys,
+// proc, etc and usr. It returns the zero value for a node without SELinux.
 func ReadNode(root fs.FS) (Node, error) {
 	if _, err := fs.Stat(root, "sys/fs/selinux/enforce"); err != nil {
 		return Node{}, notexist.Ignore(err)
@@ -50,8 +50,8 @@ func ReadNode(root fs.FS) (Node, error) {
 	return Node{Enabled: true, DefaultFileLabel: labels["file"]}, nil
 }
 
-// readContexts returns the default labels of containers from the SELinux policy, by key: "process" and "file". It returns nil if
-// the policy has none.
+// readContexts returns the default labels of containers from the SELinux policy. The keys are "process" and "file". It
+// returns nil if the policy has no default labels.
 func readContexts(root fs.FS) (map[string]string, error) {
 	data, err := readFile(root, "usr/share/containers/selinux/contexts")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +101,7 @@ func parseSettings(data []byte) map[string]string {
 	return values
 }
 
-// readFile returns the contents of the file name. It returns an error if the file is larger than maxFile.
+// readFile returns the content of the file with this name. It returns an error if the file is larger than maxFile.
 func readFile(root fs.FS, name string) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {

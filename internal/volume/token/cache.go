@@ -32,8 +32,9 @@ const (
 	cleanUpPeriod = time.Minute // time between two removals of expired tokens
 )
 
-// NeedsRefresh reports whether token t should be replaced at now: it is older than 24 h, or in the last fifth of its lifetime.
-// seconds is the total lifetime. random, in [0,1), makes the replacement up to 10 s earlier.
+// NeedsRefresh reports whether t must be replaced, because it is older than 24 h or in the last fifth of its lifetime.
+// seconds is the total lifetime of t. random, a number in [0,1), makes the replacement up to 10 s earlier, so that tokens
+// are not replaced all at once.
 func NeedsRefresh(t volume.Token, seconds int64, random float64, now time.Time) bool {
 	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
 	issued := t.Expires.Add(-time.Duration(seconds) * time.Second)
@@ -52,8 +53,8 @@ type Cache struct {
 	cleaned time.Time
 }
 
-// NewCache returns an empty cache for tokens that from issues. It panics if from is nil. random returns numbers in [0,1); nil
-// means rand.Float64 of math/rand/v2.
+// NewCache returns an empty cache of tokens of the issuer from. It panics if from is nil. random returns numbers in [0,1);
+// nil means rand.Float64 of math/rand/v2.
 func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	required.MustArgs("token.NewCache", required.Arg{Name: "from", Value: from, Hint: "an apiserver.Tokens"})
 	if random == nil {
@@ -62,7 +63,7 @@ func NewCache(from volume.TokenIssuer, random func() float64) *Cache {
 	return &Cache{from: from, rand: random, tokens: map[volume.TokenRequest]volume.Token{}, ofPod: map[string]int{}}
 }
 
-// TokenText returns the text of the token that [Cache.Token] returns for request.
+// TokenText returns the text of the token for request; see [Cache.Token].
 func (c *Cache) TokenText(ctx context.Context, request volume.TokenRequest) (string, error) {
 	t, err := c.Token(ctx, request)
 	return t.Value, err
@@ -70,8 +71,8 @@ func (c *Cache) TokenText(ctx context.Context, request volume.TokenRequest) (str
 
 var _ volume.TokenIssuer = (*Cache)(nil)
 
-// Token returns a valid token for request. It returns the cached token, or requests a new one if none is cached or the cached one
-// is due for renewal. If the renewal fails, it returns the cached token until that expires.
+// Token returns a valid token for request. It requests a new token if none is cached or the cached token is due for renewal.
+// If the renewal fails, it returns the cached token until that expires.
 func (c *Cache) Token(ctx context.Context, request volume.TokenRequest) (volume.Token, error) {
 	if request.ExpirationSeconds <= 0 {
 		request.ExpirationSeconds = DefaultSeconds

@@ -18,8 +18,8 @@ const maxTokenSize = 256 << 10
 // errNoExpiry does not quote the token.
 var errNoExpiry = errors.New("token has no valid expiry")
 
-// ParseExpiry returns the time when text, a JSON Web Token such as a service account token, expires. It does not verify the
-// signature: the caller must trust the source of the token. The error does not contain the token.
+// ParseExpiry returns when a JSON Web Token, such as a service account token, expires. It does not verify the signature: the
+// caller must trust the source of the token. The error does not contain the token.
 func ParseExpiry(text string) (time.Time, error) {
 	if len(text) > maxTokenSize {
 		return time.Time{}, errNoExpiry

@@ -36,13 +36,13 @@ type Reader struct {
 	seed maphash.Seed
 }
 
-// NewReader returns a Reader of the trust bundles that from lists. It panics if from is nil.
+// NewReader returns a Reader of the trust bundles listed by from. It panics if from is nil.
 func NewReader(from volume.TrustBundleLister) *Reader {
 	required.MustArgs("trustbundle.NewReader", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	return &Reader{from: from, seed: maphash.MakeSeed()}
 }
 
-// TrustBundle returns the PEM-encoded certificates of all trust bundles that source selects.
+// TrustBundle returns the PEM-encoded certificates of all trust bundles selected by source.
 func (r *Reader) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	all, err := r.from.TrustBundles(ctx)
 	if err != nil {
@@ -55,8 +55,8 @@ func (r *Reader) TrustBundle(ctx context.Context, source *corev1.ClusterTrustBun
 	return EncodeAnchors(found, r.seed)
 }
 
-// SelectBundles returns the bundles in all that source selects, by name or by signer and labels. It keeps their order. The error
-// wraps fs.ErrNotExist if source selects no bundle.
+// SelectBundles returns the bundles selected by source, in the order of all. The source selects them by name, or by signer
+// and labels. The error wraps [fs.ErrNotExist] if it selects none.
 func SelectBundles(all []volume.TrustBundle, source *corev1.ClusterTrustBundleProjection) ([]volume.TrustBundle, error) {
 	var found []volume.TrustBundle
 	switch {
@@ -88,8 +88,8 @@ func SelectBundles(all []volume.TrustBundle, source *corev1.ClusterTrustBundlePr
 	return found, nil
 }
 
-// EncodeAnchors returns the certificates in bundles as PEM, without duplicates, PEM headers and text between them. It sorts them
-// by a hash with seed, so that consumers cannot rely on the order in bundles.
+// EncodeAnchors returns the certificates in bundles as PEM, without duplicates, PEM headers and the text between them. They
+// are sorted by a hash with seed, so that consumers do not rely on an order.
 func EncodeAnchors(bundles []volume.TrustBundle, seed maphash.Seed) ([]byte, error) {
 	size := 0
 	seen := map[string]bool{}
