@@ -27,18 +27,19 @@ type Access struct {
 // URL returns the address of the API server: https://HOST:PORT.
 func (a *Access) URL() string { return a.url }
 
-// CA returns the certificate of the authority that signed the API server's certificate, as PEM.
+// CA returns the PEM-encoded certificate of the certificate authority that signed the API server's certificate.
 func (a *Access) CA() []byte { return a.ca.pem }
 
-// Admin returns a client of a user in the group system:masters, which may send any request. Each call returns the same client.
+// Admin returns the client of a user in the group system:masters, who may send any request. Each call returns the same
+// client.
 func (a *Access) Admin() *Client {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.admin
 }
 
-// Client returns a client with a certificate for this user and groups. The user of an agent is system:node:NAME in the group
-// system:nodes.
+// Client returns a client with a certificate for this user and these groups. An agent has the user system:node:NAME and the
+// group system:nodes.
 func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	cert, err := a.ClientCertificate(user, groups...)
 	if err != nil {
@@ -47,7 +48,7 @@ func (a *Access) Client(user string, groups ...string) (*Client, error) {
 	return newClient(a.url, &tls.Config{RootCAs: a.RootPool(), Certificates: []tls.Certificate{cert}}, ""), nil
 }
 
-// ClientCertificate returns a certificate for this user and groups, for tests with their own API client.
+// ClientCertificate returns a certificate for this user and these groups, for tests with their own API client.
 func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certificate, error) {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -56,7 +57,8 @@ func (a *Access) ClientCertificate(user string, groups ...string) (tls.Certifica
 	return tls.X509KeyPair(issued.cert, issued.key)
 }
 
-// ServerCertificate returns a certificate for a server on the loopback interface, signed by the authority of the API server.
+// ServerCertificate returns a certificate for a server on the loopback interface. It is signed by the certificate authority
+// of the API server.
 func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
 	issued, err := a.ca.serverPair(name)
 	if err != nil {
@@ -65,25 +67,25 @@ func (a *Access) ServerCertificate(name string) (tls.Certificate, error) {
 	return tls.X509KeyPair(issued.cert, issued.key)
 }
 
-// TokenClient returns a client that authenticates with a bearer token.
+// TokenClient returns a client that authenticates with this bearer token.
 func (a *Access) TokenClient(token string) *Client {
 	return newClient(a.url, &tls.Config{RootCAs: a.RootPool()}, token)
 }
 
-// Kubeconfig writes a kubeconfig for this user and groups, and files with its certificates and key. It returns the path of the
-// kubeconfig. All files are in the directory of the control plane.
+// Kubeconfig writes a kubeconfig for this user and these groups and returns its path. The certificates and the key are in
+// separate files. All files are in the directory of the control plane.
 func (a *Access) Kubeconfig(user string, groups ...string) (path string, err error) {
 	return a.KubeconfigAt(a.url, user, groups...)
 }
 
-// KubeconfigAt writes a kubeconfig like [Access.Kubeconfig], but with the server at url, for example a proxy that has a
-// certificate from [Access.ServerCertificate].
+// KubeconfigAt writes a kubeconfig like [Access.Kubeconfig], but with the given URL of the server. This can be a proxy with
+// a certificate from [Access.ServerCertificate].
 func (a *Access) KubeconfigAt(url, user string, groups ...string) (path string, err error) {
 	base := a.newBase()
 	return base + ".conf", a.writeConfig(base, url, user, groups...)
 }
 
-// ExpiredKubeconfig writes a kubeconfig whose client certificate expired one hour ago, and returns its path.
+// ExpiredKubeconfig writes a kubeconfig like [Access.Kubeconfig], but with a client certificate that expired one hour ago.
 func (a *Access) ExpiredKubeconfig(user string, groups ...string) (path string, err error) {
 	issued, err := a.ca.clientPairUntil(time.Now().Add(-time.Hour), user, groups...)
 	if err != nil {
@@ -93,7 +95,7 @@ func (a *Access) ExpiredKubeconfig(user string, groups ...string) (path string, 
 	return base + ".conf", a.writePair(base, a.url, issued)
 }
 
-// newBase returns a new path prefix for the kubeconfig, certificate and key files of one user.
+// newBase returns a new path prefix for the kubeconfig, the certificate and the key of one user.
 func (a *Access) newBase() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,8 +103,8 @@ func (a *Access) newBase() string {
 	return filepath.Join(a.dir, fmt.Sprintf("client%d", a.files))
 }
 
-// writeConfig writes a kubeconfig for the server at url, and certificate and key for this user and groups. The paths of the files
-// start with base.
+// writeConfig writes a kubeconfig for the server at this URL, with a new certificate for this user and these groups. base is
+// the start of all file paths.
 func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -111,8 +113,8 @@ func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	return a.writePair(base, url, issued)
 }
 
-// writePair writes issued, a client certificate and key, and a kubeconfig that uses them for the server at url. The paths of the
-// files start with base.
+// writePair writes a client certificate with its key, and a kubeconfig that uses them for the server at this URL. base is
+// the start of all file paths.
 func (a *Access) writePair(base, url string, issued keyPair) error {
 	files := map[string][]byte{
 		base + "-ca.crt": a.ca.pem, base + ".crt": issued.cert, base + ".key": issued.key,
@@ -134,7 +136,7 @@ contexts: [{name: context, context: {cluster: cluster, user: user}}]
 current-context: context
 `
 
-// RootPool returns a pool with the certificate of the authority that signed the API server's certificate.
+// RootPool returns a pool with the certificate of the certificate authority that signed the API server's certificate.
 func (a *Access) RootPool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.ca.cert)
@@ -149,8 +151,8 @@ func (a *Access) openAdmin() (err error) {
 	return err
 }
 
-// writeFiles writes the certificate to dir/NAME.crt and the key to dir/NAME.key, and returns the two paths. NAME is the parameter
-// name.
+// writeFiles writes the certificate to the file name.crt and the key to the file name.key in dir. It returns the paths of
+// the two files.
 func (p keyPair) writeFiles(dir, name string) (cert, key string, err error) {
 	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	if err := os.WriteFile(cert, p.cert, 0o600); err != nil {
@@ -164,7 +166,7 @@ func loopbackURL(scheme string, port int) string {
 	return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port)
 }
 
-// buildFlags returns one argument --NAME=VALUE for each two elements of pairs, a name and its value.
+// buildFlags returns the command-line flags --NAME=VALUE for pairs of a name and a value.
 func buildFlags(pairs ...string) []string {
 	var args []string
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -33,7 +33,7 @@ type Request struct {
 	Time                  time.Time // when the API server received it
 }
 
-// writeAudit writes the audit policy file, and returns the flags with which the API server writes the audit log.
+// writeAudit writes the file with the audit policy. It returns the flags that make the API server write an audit log.
 func (p *Plane) writeAudit() (flags []string, err error) {
 	policy := filepath.Join(p.dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -42,8 +42,8 @@ func (p *Plane) writeAudit() (flags []string, err error) {
 	return buildFlags("audit-policy-file", policy, "audit-log-path", filepath.Join(p.dir, auditName), "audit-log-mode", "blocking"), nil
 }
 
-// Requests returns the completed requests that the API server received at or after since, in the order of completion. A watch is
-// one request and counts as completed when it starts. Options.Audit must be set.
+// Requests returns the completed requests that the API server received at the time since or later, in the order of
+// completion. A watch is one request and counts as completed when it starts. Options.Audit must be set.
 func (p *Plane) Requests(since time.Time) ([]Request, error) {
 	text, err := os.ReadFile(filepath.Join(p.dir, auditName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -76,8 +76,8 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// parseAudit returns the requests in the audit log text that the API server received at or after since. It ignores an incomplete
-// last line.
+// parseAudit returns the requests in an audit log that the API server received at the time since or later. text is the
+// content of the log. An incomplete last line is ignored.
 func parseAudit(text []byte, since time.Time) ([]Request, error) {
 	var requests []Request
 	for line := range bytes.Lines(text) {

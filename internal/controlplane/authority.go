@@ -55,7 +55,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
 }
 
-// readAuthority reads the certificate and key of a certificate authority, such as one that kubeadm created.
+// readAuthority reads a certificate authority from the files of its certificate and key, such as the files of kubeadm.
 func readAuthority(certFile, keyFile string) (*authority, error) {
 	text, err := os.ReadFile(certFile)
 	if err != nil {
@@ -89,13 +89,13 @@ func (a *authority) keyPEM() ([]byte, error) {
 	return encodeKey(key)
 }
 
-// clientPair issues a client certificate for this user and groups, and returns it with its key.
+// clientPair issues a client certificate for this user and these groups. It returns the certificate with its key.
 func (a *authority) clientPair(user string, groups ...string) (keyPair, error) {
 	return a.clientPairUntil(time.Now().Add(certificateValidity), user, groups...)
 }
 
-// clientPairUntil issues a client certificate for this user and groups that expires at end. It returns the certificate with its
-// key.
+// clientPairUntil issues a client certificate for this user and these groups that expires at the time end. It returns the
+// certificate with its key.
 func (a *authority) clientPairUntil(end time.Time, user string, groups ...string) (keyPair, error) {
 	return a.issuePair(&x509.Certificate{
 		Subject: pkix.Name{CommonName: user, Organization: groups}, NotAfter: end,
@@ -103,7 +103,7 @@ func (a *authority) clientPairUntil(end time.Time, user string, groups ...string
 	})
 }
 
-// serverPair issues a certificate for a server on the loopback interface, and returns it with its key.
+// serverPair issues a certificate for a server on the loopback interface. It returns the certificate with its key.
 func (a *authority) serverPair(name string) (keyPair, error) {
 	return a.issuePair(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -127,8 +127,8 @@ func (a *authority) issuePair(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// signCertificate sets a serial number and the validity in template, signs it with the key of parent, and returns the certificate
-// as DER.
+// signCertificate signs template with the private key of the certificate authority parent, and returns the certificate as
+// DER. It first sets the serial number and the validity. public is the key that the certificate is for.
 func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
@@ -146,7 +146,7 @@ func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey
 	return der, nil
 }
 
-// newSigningKey returns a new private key that signs service account tokens, and its public key, both as PEM.
+// newSigningKey returns a new PEM-encoded key pair for signing service account tokens.
 func newSigningKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 // bootstrappersGroup is the group of users with a bootstrap token.
 const bootstrappersGroup = "system:bootstrappers"
 
-// AllowBootstrap creates the role bindings that kubeadm creates for bootstrap tokens. With them, a client with a bootstrap token
-// may request client certificates of nodes. The controller manager approves these requests, and the requests by which nodes renew
-// their certificates.
+// AllowBootstrap creates the role bindings that kubeadm creates for bootstrap tokens. A client with a bootstrap token may
+// then request a client certificate for a node. The controller manager approves such requests, and also the requests of
+// nodes to renew their certificates.
 func (a *Access) AllowBootstrap(ctx context.Context) error {
 	for _, b := range []struct{ role, group string }{
 		{"system:node-bootstrapper", bootstrappersGroup},
@@ -32,7 +32,7 @@ func (a *Access) AllowBootstrap(ctx context.Context) error {
 	return nil
 }
 
-// BindClusterRole binds a cluster role to the user or group with this name. kind is "User" or "Group".
+// BindClusterRole grants a cluster role to the user or group with this name. kind is "User" or "Group".
 func (a *Access) BindClusterRole(ctx context.Context, role, kind, name string) error {
 	return a.Admin().Do(ctx, http.MethodPost, rbacPath+"/clusterrolebindings", map[string]any{
 		"apiVersion": rbac + "/v1", "kind": "ClusterRoleBinding",
@@ -55,7 +55,7 @@ func (a *Access) CreateBootstrapToken(ctx context.Context) (string, error) {
 	return id + "." + secret, err
 }
 
-// TokenKubeconfig writes a kubeconfig that authenticates with token, and returns its path.
+// TokenKubeconfig writes a kubeconfig that authenticates with this token. It returns the path of the kubeconfig.
 func (a *Access) TokenKubeconfig(token string) (path string, err error) {
 	a.mu.Lock()
 	a.files++

@@ -40,7 +40,7 @@ func (e *StatusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Code, e.Reason, e.Message))
 }
 
-// StatusCode returns the HTTP status code if err is or wraps a [*StatusError], and zero otherwise.
+// StatusCode returns the HTTP status code if err wraps a [*StatusError], and zero otherwise.
 func StatusCode(err error) int {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.Code
@@ -53,9 +53,9 @@ func newClient(url string, config *tls.Config, token string) *Client {
 	return &Client{url: url, token: token, http: &http.Client{Transport: transport, Timeout: callTimeout}}
 }
 
-// Do sends one request. A nil body sends no body, a []byte is sent unchanged, and any other body is sent as JSON. The response is
-// stored unchanged if out is a *[]byte, ignored if out is nil, and otherwise decoded from JSON into out. A PATCH request is sent
-// as a JSON merge patch.
+// Do sends one request. A []byte body is sent unchanged, and any other body is sent as JSON; nil means no body. The response
+// is decoded from JSON into out. If out is a *[]byte, it gets the response unchanged, and nil ignores it. A PATCH request is
+// a JSON merge patch.
 func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
 	payload, err := encodeBody(body)
 	if err != nil {
@@ -102,7 +102,7 @@ func encodeBody(in any) ([]byte, error) {
 	}
 }
 
-// decodeAnswer decodes a response body into out as [Client.Do] describes. For an error code it returns a [*StatusError].
+// decodeAnswer decodes a response body into out; see [Client.Do]. It returns a [*StatusError] if the code is an error.
 func decodeAnswer(code int, answer []byte, out any) error {
 	if code < 200 || code > 299 {
 		status := &StatusError{Code: code}
@@ -123,7 +123,8 @@ func decodeAnswer(code int, answer []byte, out any) error {
 	}
 }
 
-// CheckReady returns nil if the API server is ready, and otherwise an error with the response of its /readyz endpoint.
+// CheckReady returns nil if the API server is ready. Otherwise it returns an error with the response of its /readyz
+// endpoint.
 func (c *Client) CheckReady(ctx context.Context) error {
 	return c.Do(ctx, http.MethodGet, "/readyz?verbose", nil, nil)
 }

@@ -31,14 +31,15 @@ type Cluster struct {
 // kubeadmTimeout limits one phase of kubeadm. Most phases take a second.
 const kubeadmTimeout = 2 * time.Minute
 
-// kubeadmPhases returns the phases of `kubeadm init` that write the static pod manifests and the files that they mount.
+// kubeadmPhases returns the phases of kubeadm init that write the manifests of the static pods and the files mounted by
+// them.
 func kubeadmPhases() [][]string {
 	return [][]string{{"certs", "all"}, {"kubeconfig", "all"}, {"etcd", "local"}, {"control-plane", "all"}}
 }
 
-// PrepareKubeadm writes the manifests of a control plane whose components are static pods of the node. advertise is an address of
-// the host other than loopback, because kubeadm rejects loopback. It skips the test if kubeadm is not built, or without root,
-// which kubeadm needs to change its root directory.
+// PrepareKubeadm writes the manifests of a control plane whose components are static pods of the node. advertise is an
+// address of the host; kubeadm rejects a loopback address. PrepareKubeadm skips the test if kubeadm is not built. It also
+// skips the test without root, which kubeadm needs to change its root directory.
 func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,7 +52,8 @@ func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	return c
 }
 
-// prepareCluster runs the phases of kubeadm with root as its root directory, and adapts the manifests. program is its path.
+// prepareCluster runs the phases of kubeadm and adapts the manifests that it writes. program is the path of kubeadm, and
+// root becomes its root directory.
 func prepareCluster(ctx context.Context, program, root, node string, advertise netip.Addr) (*Cluster, error) {
 	free, err := freePorts(1 + len(fixedPorts()))
 	if err != nil {
@@ -84,7 +86,7 @@ func prepareCluster(ctx context.Context, program, root, node string, advertise n
 	return c, c.openAdmin()
 }
 
-// runPhase runs one phase of kubeadm with root as its root directory. program is the path of kubeadm.
+// runPhase runs one phase of kubeadm. program is the path of kubeadm, and root becomes its root directory.
 func runPhase(ctx context.Context, program, root string, phase []string) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeadmTimeout)
 	defer cancel()
@@ -117,12 +119,12 @@ const (
 	schedulerPort  = "10259"
 )
 
-// fixedPorts returns the ports that kubeadm does not let users configure: the ports of etcd for clients, peers and probes, and
-// the ports of controller manager and scheduler.
+// fixedPorts returns the ports that cannot be configured in kubeadm: the ports of etcd, of the controller manager and of the
+// scheduler.
 func fixedPorts() []string { return []string{"2379", "2380", "2381", controllerPort, schedulerPort} }
 
-// adaptManifests reads the manifests that kubeadm wrote, and replaces ports and host paths in them. ports maps each old port to
-// its new port.
+// adaptManifests reads the manifests that kubeadm has written, and replaces ports and host paths in them. ports maps each
+// old port to its new port.
 func (c *Cluster) adaptManifests(ports map[string]string) error {
 	dir := filepath.Join(c.Root, "etc", "kubernetes", "manifests")
 	for _, name := range []string{Etcd, APIServer, ControllerManager, Scheduler} {
@@ -141,8 +143,8 @@ var hostPathPattern = regexp.MustCompile(`(?m)^( *(?:- )?hostPath:\n +path: )/`)
 // portPattern matches numbers that may be ports.
 var portPattern = regexp.MustCompile(`\b[0-9]{4,5}\b`)
 
-// adaptManifest returns manifest with the host paths below root, and with the ports replaced. ports maps each old port to its new
-// port.
+// adaptManifest returns the manifest with new ports, and with its host paths moved below root. ports maps each old port to
+// its new port.
 func adaptManifest(manifest, root string, ports map[string]string) string {
 	manifest = portPattern.ReplaceAllStringFunc(manifest, func(found string) string {
 		if port, ok := ports[found]; ok {

@@ -21,8 +21,9 @@ const (
 	rbacPath    = "/apis/" + rbac + "/v1"
 )
 
-// writeFrontProxy creates a client certificate for requests of the API server to extension servers, and the authority that signs
-// it. With it, the API server may forward requests of any user. It returns the flags of the API server for both.
+// writeFrontProxy creates the client certificate with which the API server forwards requests to extension servers, such as a
+// metrics-server. It also creates the authority that signs this certificate. It returns the flags of the API server for
+// both.
 func (p *Plane) writeFrontProxy() (flags []string, err error) {
 	const user = "front-proxy-client"
 	authority, err := newAuthority("front-proxy-ca")
@@ -49,9 +50,9 @@ func (p *Plane) writeFrontProxy() (flags []string, err error) {
 	), err
 }
 
-// StartMetricsServer runs a metrics-server that queries all nodes every ten seconds, and registers its API. It has the usual
-// permissions of a metrics-server. It connects only to nodes whose serving certificate was signed for the cluster. Metrics of
-// containers are available after two queries. Call it once; [Plane.Close] stops it.
+// StartMetricsServer runs a metrics-server and registers its API. The metrics-server queries all nodes every ten seconds;
+// metrics of containers are available after two queries. It connects only to nodes whose serving certificate is signed by
+// the cluster's certificate authority. Call StartMetricsServer once; [Plane.Close] stops the metrics-server.
 func (p *Plane) StartMetricsServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -91,8 +92,8 @@ type apiObject struct {
 	object map[string]any
 }
 
-// metricsObjects returns the objects that register a metrics-server on the given port of the loopback interface, and its roles.
-// Its service has the type ExternalName, because an endpoint must not have a loopback address.
+// metricsObjects returns the API objects for a metrics-server on this port of the loopback interface: its API registration
+// and its roles. Its service has the type ExternalName, because an endpoint must not have a loopback address.
 func (p *Plane) metricsObjects(port int) []apiObject {
 	const namespace = "kube-system"
 	named := func(name string) map[string]any { return map[string]any{"name": name} }

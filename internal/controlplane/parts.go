@@ -28,7 +28,8 @@ type credentials struct {
 	controller, scheduler string // kubeconfigs of controller manager and scheduler
 }
 
-// planParts selects the ports of all components, writes their files and sets their arguments. It starts no process.
+// planParts selects the ports of all components, writes their files and sets their command-line arguments. It starts no
+// process.
 func (p *Plane) planParts(opts Options) error {
 	ports, err := freePorts(5)
 	if err != nil {
@@ -115,8 +116,8 @@ func (p *Plane) writeCredentials() (c credentials, err error) {
 	return c, err
 }
 
-// newEtcd returns the etcd of the control plane, with the given URLs for clients and peers. Its data is in the directory of p and
-// is not synced to disk.
+// newEtcd returns the etcd of the control plane. clients and peers are its URLs for clients and for other members. Its data
+// is in the directory of p and is not synced to disk.
 func (p *Plane) newEtcd(clients, peers string) *program {
 	return p.newProgram(Etcd, buildFlags(
 		"name", "default", "data-dir", filepath.Join(p.dir, "etcd"), "unsafe-no-fsync", "true", "log-level", "warn",
@@ -125,7 +126,7 @@ func (p *Plane) newEtcd(clients, peers string) *program {
 	))
 }
 
-// newAPIServer returns the API server with the flags of kubeadm, except for the flags of clusters with several machines. etcd is
+// newAPIServer returns the API server. It has the flags that kubeadm sets, except the flags for several machines. etcd is
 // the URL of etcd. The service kubernetes has no endpoint, because an endpoint must not have a loopback address.
 func (p *Plane) newAPIServer(port int, etcd string, files credentials) *program {
 	return p.newProgram(APIServer, buildFlags(

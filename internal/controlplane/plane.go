@@ -55,8 +55,8 @@ type Plane struct {
 	parts []*program // in the order of their start
 }
 
-// Start runs a control plane until the test ends. It skips the test if the programs are not built. To share a control plane
-// between tests, call [StartPlane] in TestMain.
+// Start runs a control plane until the test ends. It skips the test if the programs are not built. To share one control
+// plane between tests, call [StartPlane] in TestMain.
 func Start(t testing.TB, opts Options) *Plane {
 	t.Helper()
 	dir := RequirePrograms(t, opts.programs()...)
@@ -79,8 +79,8 @@ func Start(t testing.TB, opts Options) *Plane {
 	return p
 }
 
-// StartPlane runs a control plane. bin is the directory of the programs. The files are written to dir, which must be empty. The
-// caller must call [Plane.Close] and then remove dir.
+// StartPlane runs a control plane. bin is the directory of the programs. dir is an empty directory for the files. The caller
+// must call [Plane.Close] and then remove dir.
 func StartPlane(ctx context.Context, bin, dir string, opts Options) (*Plane, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(opts.Timeout, DefaultTimeout))
 	defer cancel()
@@ -122,7 +122,7 @@ func (p *Plane) startPart(ctx context.Context, part *program) error {
 }
 
 // awaitNamespaces waits until the API server has created its namespaces. If accounts is true, it also waits for the default
-// service account and its root CA config map, which pods need and the controller manager creates.
+// service account and its root CA config map, because pods need them. The controller manager creates these two.
 func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	paths := []string{"/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
 	if accounts {
@@ -144,7 +144,8 @@ func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	return nil
 }
 
-// isPortTaken reports whether err means that a component exited at its start because another process uses one of its ports.
+// isPortTaken reports whether a component failed to start because another process uses one of its ports. err is the error of
+// the start.
 func (p *Plane) isPortTaken(err error) bool {
 	if _, ended := errors.AsType[*exitError](err); !ended {
 		return false
@@ -157,7 +158,7 @@ func (p *Plane) isPortTaken(err error) bool {
 	return false
 }
 
-// Close kills the processes of all components, the last started first. The files remain.
+// Close kills the processes of all components in the reverse order of their start. The files remain.
 func (p *Plane) Close() error {
 	var errs []error
 	for _, part := range slices.Backward(p.parts) {
@@ -169,7 +170,7 @@ func (p *Plane) Close() error {
 	return errors.Join(errs...)
 }
 
-// Kill kills the component with this name, such as [APIServer]. [Plane.Restart] starts it again.
+// Kill kills the component with this name, such as [APIServer]. Use [Plane.Restart] to start it again.
 func (p *Plane) Kill(name string) error {
 	part, err := p.findPart(name)
 	if err != nil {
@@ -178,8 +179,8 @@ func (p *Plane) Kill(name string) error {
 	return part.killProcess()
 }
 
-// Restart starts a component with its previous arguments, data and port, and waits until it is ready. If the component runs,
-// Restart first kills it.
+// Restart starts the component with this name and waits until it is ready. It first kills a running component. Arguments,
+// data and port stay the same.
 func (p *Plane) Restart(ctx context.Context, name string) error {
 	part, err := p.findPart(name)
 	if err != nil {
@@ -205,8 +206,8 @@ func (p *Plane) findPart(name string) (*program, error) {
 // LogPath returns the path of the log file of a component.
 func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+".log") }
 
-// newHealthCheck returns a function that requests path from the server at port on the loopback interface. It returns an error
-// unless the server is healthy.
+// newHealthCheck returns a function that returns nil if a component is healthy. The function requests path from the server
+// at this port of the loopback interface.
 func (p *Plane) newHealthCheck(scheme string, port int, path string) func(context.Context) error {
 	client := newClient(loopbackURL(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
 	return func(ctx context.Context) error {

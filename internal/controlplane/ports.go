@@ -9,7 +9,8 @@ import (
 	"net"
 )
 
-// freePorts returns n different TCP ports that no process uses now. Another process may use a port before the caller does.
+// freePorts returns n different TCP ports that no process uses now. Another process may use a port before the caller uses
+// it.
 func freePorts(n int) (ports []int, err error) {
 	var listeners []net.Listener
 	defer func() {

@@ -32,8 +32,8 @@ type program struct {
 	exited  chan struct{} // closed when the process has exited
 }
 
-// start starts the process in a goroutine with its own operating system thread. The kernel kills the process when this thread
-// exits: the process of a test that crashes does not remain.
+// start starts the process in a goroutine with its own operating system thread. The kernel kills the process when this
+// thread exits, so that the process does not remain if the test crashes.
 func (p *program) start() error {
 	log, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -59,7 +59,7 @@ func (p *program) start() error {
 	return nil
 }
 
-// awaitReady waits until the health check of the process succeeds. It returns an error as soon as the process exits.
+// awaitReady waits until the process is healthy. It returns an error as soon as the process exits.
 func (p *program) awaitReady(ctx context.Context) error {
 	for {
 		asked, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -100,7 +100,7 @@ func (p *program) killProcess() error {
 
 func (p *program) logPath() string { return filepath.Join(p.dir, p.name+".log") }
 
-// quoteLog returns the end of the log as a suffix of an error text.
+// quoteLog returns the end of the log of the process, to be appended to an error text.
 func (p *program) quoteLog() string {
 	b, err := os.ReadFile(p.logPath())
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *program) quoteLog() string {
 	return fmt.Sprintf("; the end of its log:\n%s", b[max(0, len(b)-maxLogTail):])
 }
 
-// isPortTaken reports whether the log says that the process exited because one of its ports was in use.
+// isPortTaken reports whether the process exited because one of its ports was in use, according to its log.
 func (p *program) isPortTaken() bool {
 	b, err := os.ReadFile(p.logPath())
 	return err == nil && bytes.Contains(b, []byte("address already in use"))

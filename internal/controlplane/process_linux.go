@@ -5,7 +5,7 @@ package controlplane
 
 import "syscall"
 
-// killWithParent returns attributes that make the kernel kill a new process when the thread that started it exits.
+// killWithParent returns attributes with which the kernel kills a new process when the thread that started it exits.
 func killWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

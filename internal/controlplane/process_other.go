@@ -7,5 +7,5 @@ package controlplane
 
 import "syscall"
 
-// killWithParent returns nil: on this operating system, processes of a killed test continue to run.
+// killWithParent returns nil: on this operating system, the processes of a killed test continue to run.
 func killWithParent() *syscall.SysProcAttr { return nil }

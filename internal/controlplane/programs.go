@@ -35,8 +35,8 @@ const (
 	etcdTag    = "3.7.0-0"
 )
 
-// Images returns the name of the container image of each program; `make cluster-tools` writes them. The archive of an image is
-// the file with the name of the program in .lab/images. Only the image of kubectl has a shell.
+// Images returns the name of the container image of each program. The archive of an image is the file in .lab/images with
+// the name of the program; it is written by make cluster-tools. Only the image of kubectl has a shell.
 func Images() map[string]string {
 	images := map[string]string{Etcd: repository + "/" + Etcd + ":" + etcdTag}
 	for _, name := range []string{APIServer, ControllerManager, Scheduler, Kubectl} {
@@ -45,8 +45,8 @@ func Images() map[string]string {
 	return images
 }
 
-// RequirePrograms returns the directory that contains the given programs. If one of them is not built, it skips the test, or
-// fails the test if the environment variable [RequiredEnv] is "required".
+// RequirePrograms returns the directory that contains the given programs. If a program is not built, it skips the test. If
+// the environment variable [RequiredEnv] is "required", it fails the test instead.
 func RequirePrograms(t testing.TB, programs ...string) string {
 	t.Helper()
 	home, err := lab.FindHome()
@@ -63,7 +63,8 @@ func RequirePrograms(t testing.TB, programs ...string) string {
 	return ""
 }
 
-// skipOrFail skips the test with reason, or fails it if the environment variable [RequiredEnv] is "required".
+// skipOrFail skips the test for this reason. If the environment variable [RequiredEnv] is "required", it fails the test
+// instead.
 func skipOrFail(t testing.TB, reason any) {
 	t.Helper()
 	if os.Getenv(RequiredEnv) == "required" {

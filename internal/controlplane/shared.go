@@ -41,9 +41,9 @@ type planeRecord struct {
 	PIDs map[string]int `json:"own"` // process IDs of the components, by name
 }
 
-// Serve runs a control plane until ctx ends; other processes use it with [Open]. It returns an error if a component exits. dir
-// must have no other use: Serve first deletes the files of a previous call, and leaves its own files after it returns. A concurrent
-// call for dir returns an error. Bootstrap tokens work as in a cluster of kubeadm, and the audit log is enabled.
+// Serve runs a control plane until ctx ends or a component exits, which is an error. Other processes connect to it by
+// calling [Open]. The audit log and bootstrap tokens are enabled. dir must have no other use, because Serve first deletes
+// the files of a previous call; its own files remain. Serve returns an error if another process serves in dir.
 func Serve(ctx context.Context, bin, dir string, opts Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (p *Plane) writeRecord(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// awaitExit waits until ctx ends and returns nil. If a component exits before, it returns an error.
+// awaitExit waits until ctx ends and returns nil. If a component exits before that, it returns an error.
 func (p *Plane) awaitExit(ctx context.Context) error {
 	ended := make(chan *program, len(p.parts))
 	for _, part := range p.parts {
@@ -107,8 +107,8 @@ func (p *Plane) awaitExit(ctx context.Context) error {
 	}
 }
 
-// Open returns access to the control plane that another process runs with [Serve] in dir. The error wraps [fs.ErrNotExist] if no
-// process does.
+// Open returns access to the control plane that another process runs in dir by calling [Serve]. The error wraps
+// [fs.ErrNotExist] if there is no such process.
 func Open(dir string) (*SharedPlane, error) {
 	text, err := os.ReadFile(filepath.Join(dir, recordName))
 	if err != nil {
@@ -146,13 +146,13 @@ func (s *SharedPlane) LogPath(name string) string { return filepath.Join(s.recor
 // AuditPath returns the path of the audit log of the API server.
 func (s *SharedPlane) AuditPath() string { return filepath.Join(s.record.Dir, auditName) }
 
-// AdminKubeconfig writes a kubeconfig for a user in the group system:masters. It returns the path, which is the same for each
-// call.
+// AdminKubeconfig writes a kubeconfig for a user in the group system:masters and returns its path. Each call returns the
+// same path.
 func (s *SharedPlane) AdminKubeconfig() (path string, err error) {
 	return s.writeUserKubeconfig("admin", "admin", "system:masters")
 }
 
-// NodeKubeconfig writes a kubeconfig for the node with this name, and returns its path. The path depends only on name.
+// NodeKubeconfig writes a kubeconfig for the node with this name and returns its path. The path depends only on the name.
 func (s *SharedPlane) NodeKubeconfig(name string) (path string, err error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return "", fmt.Errorf("write kubeconfig of node %q: it is no name of a node", name)
@@ -165,7 +165,7 @@ func (s *SharedPlane) writeUserKubeconfig(name, user string, groups ...string) (
 	return base + ".conf", s.writeConfig(base, s.url, user, groups...)
 }
 
-// Stop terminates the process that runs [Serve], and waits until its control plane has stopped.
+// Stop terminates the process that runs [Serve] and waits until its control plane has stopped.
 func (s *SharedPlane) Stop(ctx context.Context) error {
 	process, err := os.FindProcess(s.record.PID)
 	if err == nil {

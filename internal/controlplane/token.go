@@ -21,7 +21,7 @@ import (
 const tokenKeyName = "sa.key"
 
 // ServiceAccountToken returns a token of a service account, signed with the key of the API server. uid is the UID of the
-// ServiceAccount object. Unlike a token that the API server issues, it may expire within ten minutes or have expired already.
+// ServiceAccount object. Unlike a token from the API server, it may expire in less than ten minutes, or be expired already.
 func (p *Plane) ServiceAccountToken(namespace, name, uid string, expires time.Time) (string, error) {
 	path := filepath.Join(p.dir, tokenKeyName)
 	text, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func (p *Plane) ServiceAccountToken(namespace, name, uid string, expires time.Ti
 	})
 }
 
-// signToken returns a JSON Web Token with these claims, signed by key with ES256 (RFC 7518, section 3.4).
+// signToken returns a JSON Web Token with these claims. It is signed with key by ES256 (RFC 7518, section 3.4).
 func signToken(key *ecdsa.PrivateKey, claims map[string]any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {

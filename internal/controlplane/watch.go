@@ -19,9 +19,8 @@ type Event struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// Watch calls handle for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when ctx
-// ends, and the error that handle returns. It also returns an error if the connection breaks, which may happen at any time. Only
-// ctx limits the time of a watch.
+// Watch calls handle for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when
+// ctx ends. It returns an error if handle returns one, or if the connection breaks, which may happen at any time.
 func (c *Client) Watch(ctx context.Context, path string, handle func(Event) error) error {
 	separator := "?"
 	if strings.Contains(path, "?") {

@@ -9,8 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeContainerConfig returns the CRI message for the config of a container. It returns an error for an unknown stop
-// signal.
+// EncodeContainerConfig converts the config of a container to a CRI message. It returns an error for an unknown stop signal.
 func EncodeContainerConfig(config *cri.ContainerConfig) (*v1.ContainerConfig, error) {
 	signal, err := EncodeSignal(config.StopSignal)
 	if err != nil {
@@ -40,7 +39,7 @@ func EncodeContainerConfig(config *cri.ContainerConfig) (*v1.ContainerConfig, er
 	}, nil
 }
 
-// DecodeContainerConfig converts the CRI message msg to the config of a container. nil stays nil.
+// DecodeContainerConfig converts the CRI message msg to the config of a container. A nil message becomes nil.
 func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
 	if msg == nil {
 		return nil
@@ -68,7 +67,7 @@ func DecodeContainerConfig(msg *v1.ContainerConfig) *cri.ContainerConfig {
 	}
 }
 
-// EncodeContainer converts an entry of a container list to a CRI message, which has no field for the details of a container.
+// EncodeContainer converts a container to an entry of a container list. Such an entry has no details of the container.
 func EncodeContainer(container *cri.Container) *v1.Container {
 	return &v1.Container{
 		Id:           container.ID,
@@ -84,8 +83,8 @@ func EncodeContainer(container *cri.Container) *v1.Container {
 	}
 }
 
-// DecodeContainer converts the CRI message msg to an entry of a container list, which contains no details. PodUID is read from
-// the label for the pod UID.
+// DecodeContainer converts an entry of a container list to a container without details. PodUID is the value of the label for
+// the pod UID.
 func DecodeContainer(msg *v1.Container) cri.Container {
 	return cri.Container{
 		ID:          msg.GetId(),
@@ -103,8 +102,8 @@ func DecodeContainer(msg *v1.Container) cri.Container {
 	}
 }
 
-// EncodeContainerStatus converts a container with details to a CRI message. A stop signal that the CRI does not define is
-// omitted, because an error would hide the whole status.
+// EncodeContainerStatus converts a container with its details to a CRI message. It omits a stop signal that the CRI does not
+// define, because an error would hide the whole status.
 func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
 	signal, err := EncodeSignal(container.StopSignal)
 	if err != nil {
@@ -140,8 +139,8 @@ func EncodeContainerStatus(container *cri.Container) *v1.ContainerStatus {
 	return s
 }
 
-// DecodeContainerStatus converts the CRI message msg to a container with details. PodUID is read from the label for the pod UID.
-// SandboxID is empty, because the message does not contain it.
+// DecodeContainerStatus converts the CRI message msg to a container with its details. PodUID is the value of the label for
+// the pod UID. SandboxID is empty, because the message does not contain it.
 func DecodeContainerStatus(msg *v1.ContainerStatus) cri.Container {
 	c := cri.Container{
 		ID:          msg.GetId(),

@@ -11,9 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeEvent converts an event to a CRI message. The message contains one sandbox of the pod: the sandbox that the event
-// concerns or, if there is none, the first. If the pod has no sandboxes, the message contains a sandbox with the pod's name and
-// UID but without an ID.
+// EncodeEvent converts an event to a CRI message. The message contains only one sandbox of the pod: the sandbox of the event
+// or, if the event has none, the first. For a pod without sandboxes it contains a sandbox with the name and UID of the pod
+// but without an ID.
 func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	p := &v1.ContainerEventResponse{
 		ContainerId:        event.ID,
@@ -35,8 +35,8 @@ func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	return p
 }
 
-// DecodeEvent converts the CRI message msg to an event. The event is about the pod of the sandbox in msg or, if msg does not name
-// it, the pod in the labels of the first container.
+// DecodeEvent converts the CRI message msg to an event. The pod of the event is the pod of the sandbox in msg. If msg does
+// not name that pod, it is taken from the labels of the first container.
 func DecodeEvent(msg *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
 		Type: decodeEnum[cri.EventType](msg.GetContainerEventType()),

@@ -59,7 +59,7 @@ func DecodeImage(msg *v1.Image) cri.Image {
 	}
 }
 
-// EncodeAuth converts a registry credential to a CRI message. nil stays nil.
+// EncodeAuth converts a registry credential to a CRI message. A nil credential becomes nil.
 func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
 	if auth == nil {
 		return nil
@@ -74,7 +74,7 @@ func EncodeAuth(auth *cri.Auth) *v1.AuthConfig {
 	}
 }
 
-// DecodeAuth converts the CRI message msg to a registry credential. nil stays nil.
+// DecodeAuth converts the CRI message msg to a registry credential. A nil message becomes nil.
 func DecodeAuth(msg *v1.AuthConfig) *cri.Auth {
 	if msg == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeResources converts the resources of a container or pod to a CRI message. nil stays nil.
+// EncodeResources converts the resources of a container or pod to a CRI message. Nil resources become nil.
 func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
 	if resources == nil {
 		return nil
@@ -30,7 +30,7 @@ func EncodeResources(resources *cri.Resources) *v1.LinuxContainerResources {
 	}
 }
 
-// DecodeResources converts the CRI message msg to the resources of a container or pod. nil stays nil.
+// DecodeResources converts the CRI message msg to the resources of a container or pod. A nil message becomes nil.
 func DecodeResources(msg *v1.LinuxContainerResources) *cri.Resources {
 	if msg == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeSandboxConfig converts the config of a sandbox to a CRI message. RuntimeHandler is omitted, because a request contains
-// it in a separate field. nil stays nil.
+// EncodeSandboxConfig converts the config of a sandbox to a CRI message. It omits RuntimeHandler, which is a separate field
+// of the request. A nil config becomes nil.
 func EncodeSandboxConfig(config *cri.SandboxConfig) *v1.PodSandboxConfig {
 	if config == nil {
 		return nil
@@ -33,8 +33,8 @@ func EncodeSandboxConfig(config *cri.SandboxConfig) *v1.PodSandboxConfig {
 	}
 }
 
-// DecodeSandboxConfig converts the CRI message msg, and the field runtimeHandler of the request, to the config of a sandbox. nil
-// stays nil.
+// DecodeSandboxConfig converts the CRI message msg to the config of a sandbox. runtimeHandler is a separate field of the
+// request. A nil message becomes nil.
 func DecodeSandboxConfig(msg *v1.PodSandboxConfig, runtimeHandler string) *cri.SandboxConfig {
 	if msg == nil {
 		return nil
@@ -58,7 +58,7 @@ func DecodeSandboxConfig(msg *v1.PodSandboxConfig, runtimeHandler string) *cri.S
 	}
 }
 
-// EncodeSandbox converts an entry of a sandbox list to a CRI message, which has no field for the details of a sandbox.
+// EncodeSandbox converts a sandbox to an entry of a sandbox list. Such an entry has no details of the sandbox.
 func EncodeSandbox(sandbox *cri.Sandbox) *v1.PodSandbox {
 	return &v1.PodSandbox{
 		Id:             sandbox.ID,
@@ -71,7 +71,7 @@ func EncodeSandbox(sandbox *cri.Sandbox) *v1.PodSandbox {
 	}
 }
 
-// DecodeSandbox converts the CRI message msg to an entry of a sandbox list, which contains no details.
+// DecodeSandbox converts an entry of a sandbox list to a sandbox without details.
 func DecodeSandbox(msg *v1.PodSandbox) cri.Sandbox {
 	return cri.Sandbox{
 		ID:             msg.GetId(),
@@ -85,7 +85,7 @@ func DecodeSandbox(msg *v1.PodSandbox) cri.Sandbox {
 	}
 }
 
-// EncodeSandboxStatus converts a sandbox with details to a CRI message.
+// EncodeSandboxStatus converts a sandbox with its details to a CRI message.
 func EncodeSandboxStatus(sandbox *cri.Sandbox) *v1.PodSandboxStatus {
 	network := &v1.PodSandboxNetworkStatus{}
 	for i, ip := range sandbox.IPs {
@@ -110,7 +110,7 @@ func EncodeSandboxStatus(sandbox *cri.Sandbox) *v1.PodSandboxStatus {
 	}
 }
 
-// DecodeSandboxStatus converts the CRI message msg to a sandbox with details.
+// DecodeSandboxStatus converts the CRI message msg to a sandbox with its details.
 func DecodeSandboxStatus(msg *v1.PodSandboxStatus) cri.Sandbox {
 	s := cri.Sandbox{
 		ID:             msg.GetId(),
@@ -140,7 +140,7 @@ func decodeIdentity(msg *v1.PodSandboxMetadata) cri.PodIdentity {
 	return cri.PodIdentity{UID: msg.GetUid(), Name: msg.GetName(), Namespace: msg.GetNamespace()}
 }
 
-// decodeSandboxState converts the state in a CRI message. An unknown state becomes SandboxNotReady.
+// decodeSandboxState converts the state of a sandbox in a CRI message. An unknown state becomes SandboxNotReady.
 func decodeSandboxState(state v1.PodSandboxState) cri.SandboxState {
 	if state == v1.PodSandboxState_SANDBOX_READY {
 		return cri.SandboxReady

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// mapSlice returns the results of fn for the elements of slice. nil stays nil.
+// mapSlice applies fn to each element of slice and returns the results. A nil slice becomes nil.
 func mapSlice[A, B any](slice []A, fn func(A) B) []B {
 	if slice == nil {
 		return nil
@@ -22,7 +22,7 @@ func mapSlice[A, B any](slice []A, fn func(A) B) []B {
 	return out
 }
 
-// mapSlicePtr returns the results of fn for pointers to the elements of slice. nil stays nil.
+// mapSlicePtr applies fn to a pointer to each element of slice and returns the results. A nil slice becomes nil.
 func mapSlicePtr[A, B any](slice []A, fn func(*A) B) []B {
 	if slice == nil {
 		return nil
@@ -34,8 +34,8 @@ func mapSlicePtr[A, B any](slice []A, fn func(*A) B) []B {
 	return out
 }
 
-// decodeEnum converts the number of an enumeration value in a CRI message to the type T, which has equal numbers. An unknown
-// number stays unknown: it never becomes one of the defined values.
+// decodeEnum converts an enumeration value in a CRI message to the type T, which has the same numbers. An unknown number
+// does not become one of the defined values.
 func decodeEnum[T ~uint8, P ~int32](number P) T {
 	if number < 0 || number > math.MaxUint8 {
 		return T(math.MaxUint8)
@@ -50,8 +50,8 @@ func encodeTime(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// decodeTime converts nanoseconds since 1970 in a CRI message to a time. Zero and negative values become the zero time: some
-// runtimes send time.Time{}.UnixNano(), which is negative.
+// decodeTime converts nanoseconds since 1970 to a time. Zero and negative values become the zero time, because some runtimes
+// send time.Time{}.UnixNano(), which is negative.
 func decodeTime(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}

@@ -97,8 +97,8 @@ func decodeContainerSecurity(msg *v1.LinuxContainerSecurityContext) cri.Containe
 	return s
 }
 
-// encodeNamespaces converts namespace options to their CRI message. The message always contains a user namespace, as from the
-// kubelet; without options.User it is the host's.
+// encodeNamespaces converts namespace options to a CRI message. As in the kubelet, the message always contains a user
+// namespace. It is the user namespace of the host if options.User is not set.
 func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	user := &v1.UserNamespace{Mode: v1.NamespaceMode_NODE}
 	if u := options.User; u != nil {
@@ -117,7 +117,7 @@ func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	}
 }
 
-// decodeNamespaces converts the CRI message msg to namespace options. Without a user namespace in msg, the options have the
+// decodeNamespaces converts the CRI message msg to namespace options. If msg has no user namespace, the options have the
 // user namespace of the host, as in containerd and CRI-O.
 func decodeNamespaces(msg *v1.NamespaceOption) cri.NamespaceOptions {
 	n := cri.NamespaceOptions{

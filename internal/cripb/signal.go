@@ -15,7 +15,8 @@ import (
 // signalPrefix is the prefix of signal names in the protocol.
 const signalPrefix = "SIGNAL_"
 
-// EncodeSignal returns the CRI number of a signal. An unknown signal is an error. The empty name means the runtime's default.
+// EncodeSignal returns the CRI number of a signal. An unknown signal is an error. An empty signal means the default of the
+// runtime.
 func EncodeSignal(signal cri.Signal) (v1.Signal, error) {
 	if signal == "" {
 		return v1.Signal_SIGNAL_RUNTIME_DEFAULT, nil
@@ -33,8 +34,8 @@ func EncodeSignal(signal cri.Signal) (v1.Signal, error) {
 	return v1.Signal(n), nil
 }
 
-// DecodeSignal returns the name of the signal with this CRI number. It is empty for the runtime's default and for an unknown
-// number.
+// DecodeSignal returns the name of the signal with this CRI number. It returns "" for the default of the runtime and for an
+// unknown number.
 func DecodeSignal(number v1.Signal) cri.Signal {
 	name, ok := v1.Signal_name[int32(number)]
 	if !ok || number == v1.Signal_SIGNAL_RUNTIME_DEFAULT {

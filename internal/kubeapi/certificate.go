@@ -13,9 +13,9 @@ import (
 // maxFile is the largest size of a certificate, key or token file, in bytes.
 const maxFile = 1 << 20
 
-// fileCertificate returns a function that reads the client certificate from certFile and its key from keyFile; the two may be one
-// file. The function is called for each new connection, so that a rotation only has to close connections. It follows symbolic
-// links, such as the kubelet's kubelet-client-current.pem.
+// fileCertificate returns a function that reads the client certificate in certFile and its key in keyFile. Both may be in
+// one file. The function runs for each new connection: closing the connections suffices to use a rotated certificate. It
+// follows symbolic links, such as the kubelet's kubelet-client-current.pem.
 func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		cert, err := readFile(certFile)

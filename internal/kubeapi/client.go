@@ -60,7 +60,8 @@ type Client struct {
 	rest   map[schema.GroupVersion]*rest.RESTClient
 }
 
-// New returns a client with a copy of config. It sends no request. An error names the invalid field of config or opts.
+// New returns a client for the API server in config, which it copies. It sends no request. The error names the invalid field
+// of config or opts.
 func New(config *rest.Config, opts Options) (*Client, error) {
 	if config == nil {
 		return nil, errors.New("kubeapi: config is nil: want the rest.Config of an API server")
@@ -86,17 +87,17 @@ func New(config *rest.Config, opts Options) (*Client, error) {
 	return buildClient(copied, opts, false)
 }
 
-// HeartbeatClient returns a client for requests that must not wait for other requests. It has its own connections to the server
-// of c, and no rate limit. When one of its requests times out, it closes its connections, so that the next request opens a new
-// connection.
+// HeartbeatClient returns a client of the same server for requests that must not wait for other requests. It has its own
+// connections and no rate limit. When a request times out, the client closes its connections, so that the next request opens
+// a new connection.
 func (c *Client) HeartbeatClient() (*Client, error) {
 	config := rest.CopyConfig(c.config)
 	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	return buildClient(config, c.options, true)
 }
 
-// WithBudget returns a client that uses the connections of c and has its own rate limit: qps requests a second, and burst
-// requests at once.
+// WithBudget returns a client that shares the connections of c, but has its own rate limit: qps requests per second, in
+// bursts of at most burst requests.
 func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	shared := *c
 	shared.config = rest.CopyConfig(c.config)
@@ -110,14 +111,14 @@ func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	return &shared, nil
 }
 
-// CloseConnections closes all connections, including the connections of watches. The next request opens a connection with the
-// current certificate. If the config has its own Transport, only idle connections are closed.
+// CloseConnections closes all connections, including the connections of watches. The next request opens a connection with
+// the current certificate. If the config sets a Transport, only idle connections are closed.
 func (c *Client) CloseConnections() {
 	c.dialer.closeAll()
 	closeIdle(c.http.Transport)
 }
 
-// buildClient creates a Client with its transport and REST clients. If closeAll is true, each request that times out closes all
+// buildClient creates a Client with its transport and REST clients. If closeAll is true, a request that times out closes all
 // connections of the client.
 func buildClient(config *rest.Config, opts Options, closeAll bool) (*Client, error) {
 	scheme, err := newScheme()
@@ -160,8 +161,8 @@ func (c *Client) addGroup(group schema.GroupVersion) error {
 	return nil
 }
 
-// buildTransport returns the transport of client-go, with connections that no other client shares. It reads token and certificate
-// files each time they are needed, so that it uses rotated files.
+// buildTransport returns an HTTP transport with connections that no other client uses. It reads the token and certificate
+// files again when they are needed, because they may be rotated.
 func (c *Client) buildTransport() (http.RoundTripper, error) {
 	config := rest.CopyConfig(c.config)
 	var wrap []transport.WrapperFunc
@@ -193,9 +194,9 @@ func (c *Client) buildTransport() (http.RoundTripper, error) {
 	return transport.New(tc)
 }
 
-// doWithRetry calls request until it succeeds, returns an error without Retry-After, or Options.Timeout has passed. It waits for
-// the time in the server's Retry-After. If that exceeds the timeout, it returns the error at once, and the caller gets the time
-// by [RetryAfter].
+// doWithRetry calls request, and repeats the call as long as the server returns an error with Retry-After. It waits for the
+// time in Retry-After between two calls. Options.Timeout limits all calls and waits together: if the next wait would exceed
+// it, doWithRetry returns the error at once.
 func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
 	defer cancel()
@@ -219,8 +220,8 @@ func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Conte
 // minRetry is the shortest wait for a server that sends a Retry-After of zero.
 const minRetry = 100 * time.Millisecond
 
-// closeDeadConns closes connections that may be dead, if err means that a request got no response in time. begin is when the
-// request started.
+// closeDeadConns closes connections that may be dead if a request got no response in time. err is the error of the request,
+// and begin is the time when it started.
 func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time) {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // the server responded, or the connection is closed

@@ -24,7 +24,7 @@ type dialer struct {
 	conns map[*conn]struct{}
 }
 
-// newDialer returns a dialer that opens connections with dial. A nil dial means [net.Dialer].
+// newDialer returns a dialer that opens connections by calling dial. A nil dial means [net.Dialer].
 func newDialer(dial dialFunc) *dialer {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
@@ -54,7 +54,7 @@ func (d *dialer) removeConn(c *conn) {
 	delete(d.conns, c)
 }
 
-// closeSilent closes all connections that have received nothing since the time since.
+// closeSilent closes all connections on which no data was received after the given time.
 func (d *dialer) closeSilent(since time.Time) {
 	for _, c := range d.listConns() {
 		if c.lastRead.Load() < since.UnixNano() {

@@ -37,8 +37,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// RetryAfter returns how long the API server asks the client to wait before the next request, at most 5 minutes. ok is false if
-// err contains no such delay.
+// RetryAfter returns the delay after which the API server permits the next request, at most 5 minutes. ok is false if err
+// contains no delay.
 func RetryAfter(err error) (wait time.Duration, ok bool) {
 	seconds, asked := apierrors.SuggestsClientDelay(err)
 	return time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second, asked
@@ -50,8 +50,9 @@ const maxRetryAfter = 300
 // errUndecodable replaces the error of a decoder, which may quote the response.
 var errUndecodable = errors.New("the answer is not what was asked for")
 
-// sanitizeError returns an error that may be logged in place of err. If err may quote a response, the result quotes nothing of it
-// if secret is true, and otherwise only its beginning. ctxErr is the error of the request's context, or nil.
+// sanitizeError returns an error that may be logged in place of err, whose text may contain a part of a response. The result
+// contains nothing of the response if secret is true, and otherwise only its beginning. ctxErr is the error of the request's
+// context, or nil.
 func sanitizeError(err, ctxErr error, secret bool) error {
 	switch {
 	case err == nil, isSafeError(err):
@@ -66,8 +67,8 @@ func sanitizeError(err, ctxErr error, secret bool) error {
 	}
 }
 
-// isSafeError reports whether the text of err contains no data of a response, so that it may be logged. This is so for a Status
-// of the API server, and for errors of the network and the context.
+// isSafeError reports whether err may be logged, because its text contains nothing of a response. This is so for a Status of
+// the API server, and for errors of the network and the context.
 func isSafeError(err error) bool {
 	var status apierrors.APIStatus
 	var wire *url.Error

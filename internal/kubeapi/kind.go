@@ -36,7 +36,7 @@ type Kind[T Object] struct {
 // Name returns the name of the kind, such as "Pod".
 func (k Kind[T]) Name() string { return k.name }
 
-// Resource returns the name of the resource in paths, such as "pods".
+// Resource returns the name of the resource in URL paths, such as "pods".
 func (k Kind[T]) Resource() string { return k.resource }
 
 // The kinds that a node agent uses.
@@ -114,7 +114,7 @@ var (
 	}
 )
 
-// newScheme returns a scheme with the API groups of all kinds, token requests and reviews.
+// newScheme returns a scheme with the API groups of all kinds, of token requests and of reviews.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})

@@ -18,20 +18,22 @@ type omission[V any] struct {
 	first row[V] // the most important omitted row
 }
 
-// Omitted returns how many objects the table omits because it is full, and the most important omitted object. A list sets count.
-// Watch events only increase it, so that it can be too high until the next list.
+// Omitted returns the number of objects that the table omits because it is full, and the most important of them. An omitted
+// object that is deleted is counted until the next list.
 func (t *Table[T, V]) Omitted() (count int, first V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.omitted.count, t.omitted.first.value
 }
 
-// compareRows compares two rows by the importance of their objects, with TableOptions.Compare, and then by key.
+// compareRows compares two rows by the importance of their objects, according to TableOptions.Compare. Rows of equal
+// importance are compared by key.
 func (t *Table[T, V]) compareRows(a, b row[V]) int {
 	return cmp.Or(t.options.Compare(a.value, b.value), cmp.Compare(a.key, b.key))
 }
 
-// omitLeastImportant returns the MaxObjects most important rows of list, which has more. It adds the other rows to omitted.
+// omitLeastImportant returns the MaxObjects most important rows of list, and adds the other rows to omitted. list must have
+// more than MaxObjects rows.
 func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) rows[V] {
 	slices.SortFunc(list, t.compareRows)
 	most := t.options.MaxObjects
@@ -40,8 +42,7 @@ func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) row
 	return list[:most]
 }
 
-// countOmitted adds count rows to the omitted rows that the parameter omitted counts. row is the most important of the added
-// rows.
+// countOmitted adds count rows to the number of omitted rows. row is the most important of the added rows.
 func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) {
 	if omitted.count == 0 || t.compareRows(row, omitted.first) < 0 {
 		omitted.first = row
@@ -49,8 +50,8 @@ func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) 
 	omitted.count += count
 }
 
-// putFull inserts r into a full table in place of the least important row. If r is less important, it omits r instead. It returns
-// the keys of the inserted and the removed row. The caller holds the lock of the table.
+// putFull inserts r into a full table in place of the least important row. If r itself is the least important, it omits r.
+// It returns the keys of the inserted and the removed row. The caller holds the lock of the table.
 func (t *Table[T, V]) putFull(r row[V]) (changed []string) {
 	least := slices.MaxFunc(t.rows, t.compareRows)
 	if t.compareRows(r, least) >= 0 {

@@ -24,8 +24,8 @@ func (p *paging) nextSize() int64 {
 	return p.limit
 }
 
-// halveSize halves the number of objects per page of a list, after a response that was too large. It returns false if a page has
-// only one object already.
+// halveSize halves the number of objects per page of a list, because a response was too large. It returns false if a page
+// already has only one object.
 func (p *paging) halveSize() bool {
 	if p.nextSize() == 1 {
 		return false
@@ -34,15 +34,16 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// growSize doubles the number of objects per page of a list, up to pageSize, if the size of the last page in bytes is at most a
-// quarter of limit.
+// growSize doubles the number of objects per page of a list, up to pageSize. It does nothing if the last page, whose size is
+// given in bytes, was larger than a quarter of limit.
 func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
 		p.limit = min(2*p.nextSize(), pageSize)
 	}
 }
 
-// listMetadata reads only the metadata of a page. It is for a page of one object that is too large to be read completely.
+// listMetadata reads only the metadata of a page of a list. It is used for a page whose single object is too large to be
+// read completely.
 func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
@@ -59,9 +60,9 @@ func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) 
 	return list, r.wrapError("list", "", err)
 }
 
-// nextPage reads the next page of a list. If the response is too large, it halves the number of objects per page and tries again.
-// A single object that is too large is reported and left out; skipped then has the row of this object in the table, if there is
-// one.
+// nextPage reads the next page of a list. If the response is too large, it tries again with half the number of objects per
+// page. If a single object is too large, nextPage reports and skips the object. If the table has a row of this object,
+// skipped contains the row.
 func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (page Page[T], skipped rows[V], err error) {
 	for {
 		page, err := r.table.resource.List(ctx, *opts)
@@ -82,8 +83,8 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOption
 	}
 }
 
-// skipOversized returns an empty page in place of a page with one object that is too large, and calls the hook Failed. skipped
-// has the row of this object in the table, if there is one. cause is the error of the list.
+// skipOversized replaces a page whose single object is too large by an empty page, and calls the hook Failed. If the table
+// has a row of this object, skipped contains the row. cause is the error of the list.
 func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (page Page[T], skipped rows[V], err error) {
 	list, err := r.table.resource.listMetadata(ctx, opts)
 	if err != nil {

@@ -53,8 +53,9 @@ type reflection[T Object, V any] struct {
 	paging     paging
 }
 
-// runLoop lists and watches until ctx ends. The API server serves most lists from memory; they must not be older than the last
-// list or event. The first list, the periodic lists, and the list after a lost resource version are read from etcd.
+// runLoop lists and watches the objects until ctx ends. The first list, the periodic lists, and the list after a lost
+// resource version are read from etcd. The API server may serve the other lists from memory, but they must not be older than
+// the last list or event.
 func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
@@ -94,8 +95,8 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	}
 }
 
-// waitAfterError waits for the duration wait with jitter, or for the Retry-After delay of err if that is longer. It returns an
-// error if ctx ends first.
+// waitAfterError waits for the given time, with jitter. If err contains a longer Retry-After delay, it waits for that delay.
+// It returns an error if ctx ends first.
 func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait time.Duration) error {
 	if asked, ok := RetryAfter(err); ok && asked > wait {
 		wait = asked
@@ -103,13 +104,13 @@ func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait t
 	return sleep.For(ctx, r.addJitter(wait, 2))
 }
 
-// addJitter returns d times a random factor between 1 and high.
+// addJitter multiplies d by a random factor between 1 and high.
 func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duration {
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
-// listAll replaces the rows of the table by a complete list. If from is empty, it reads the newest version in pages. Otherwise
-// from is the oldest acceptable resource version, and the list is one response.
+// listAll replaces the rows of the table by a complete list. If from is empty, it reads the newest version, in pages.
+// Otherwise it reads one response that must not be older than the resource version from.
 func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
@@ -153,8 +154,8 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	return nil
 }
 
-// watchFor applies watch events to the table for a period. It returns the resource version for the next list; an empty version
-// means that the next list must be read from etcd. It uses the reflector of client-go.
+// watchFor applies watch events to the table for the given period. It returns the resource version that the next list must
+// at least have. An empty version means that the next list must be read from etcd.
 func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
@@ -189,7 +190,7 @@ type reflectorSource[T Object, V any] struct {
 	ctx        context.Context // context of the watch period, for methods without a context
 }
 
-// IsWatchListSemanticsUnSupported returns true: the reflector must not use a watch in place of a list.
+// IsWatchListSemanticsUnSupported returns true, so that the reflector does not replace a list by a watch.
 func (*reflectorSource[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *reflectorSource[T, V]) List(opts metav1.ListOptions) (runtime.Object, error) {
@@ -238,10 +239,10 @@ func (s *reflectorSink[T, V]) Bookmark(string) error {
 	return nil
 }
 
-// UpdateResourceVersion stores the version up to which events were received.
+// UpdateResourceVersion stores version, the resource version of the last received event.
 func (s *reflectorSink[T, V]) UpdateResourceVersion(version string) { s.reflection.version = version }
 
-// Replace does nothing, because reflectorSource has already stored the listed objects in the table.
+// Replace does nothing, because listAll has already stored the listed objects in the table.
 func (s *reflectorSink[T, V]) Replace([]any, string) error { return nil }
 
 func (s *reflectorSink[T, V]) Update(o any) error {

@@ -31,8 +31,8 @@ type Page[T Object] struct {
 	Size            int64  // bytes of the decompressed response
 }
 
-// In returns the [Resource] of a kind in a namespace. namespace is empty for a kind without namespaces, and for lists and watches
-// of all namespaces.
+// In returns the [Resource] of a kind in a namespace. The namespace is empty for a kind without namespaces, and for lists
+// and watches of all namespaces.
 func In[T Object](client *Client, kind Kind[T], namespace string) Resource[T] {
 	return Resource[T]{client: client, kind: kind, namespace: namespace}
 }
@@ -68,12 +68,13 @@ func (r Resource[T]) Patch(ctx context.Context, name string, patchType types.Pat
 	return r.doObject(ctx, "patch", name, func(c *rest.RESTClient) *rest.Request { return c.Patch(patchType).Body(patch) }, subresources...)
 }
 
-// Delete deletes the object of that name. With the precondition UID in opts, a recreated object of that name is not deleted.
+// Delete deletes the object with this name. To protect an object that was recreated with this name, set a UID as
+// precondition in opts.
 func (r Resource[T]) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
 	return r.doRequest(ctx, "delete", name, nil, func(c *rest.RESTClient) *rest.Request { return c.Delete().Body(&opts) })
 }
 
-// List reads one page of at most opts.Limit objects. A limit of zero reads all objects.
+// List reads one page of at most opts.Limit objects. A limit of zero means all objects.
 func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T], error) {
 	if !r.isUsable() {
 		return Page[T]{}, errNoClient
@@ -106,7 +107,8 @@ func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T]
 	return page, nil
 }
 
-// CreateToken requests a token for a service account. The response has the token in its status. Errors never contain the token.
+// CreateToken requests a token for a service account. The token is in the status of the result. Errors never contain the
+// token.
 func CreateToken(ctx context.Context, client *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	r := In(client, ServiceAccounts, namespace)
 	r.kind.secret = true
@@ -118,8 +120,8 @@ func CreateToken(ctx context.Context, client *Client, namespace, account string,
 	return answer, nil
 }
 
-// doObject sends a request whose response is an object of the kind. request returns the HTTP request without its path. verb is
-// for the error text.
+// doObject sends a request and returns the object in the response. The function request builds the HTTP request without its
+// path. verb is for the error text.
 func (r Resource[T]) doObject(ctx context.Context, verb, name string, request func(*rest.RESTClient) *rest.Request, subresources ...string) (T, error) {
 	var none T
 	if !r.isUsable() {
@@ -140,8 +142,8 @@ var errNoClient = errors.New("kubeapi: the resource has no client or no kind: wa
 
 func (r Resource[T]) isUsable() bool { return r.client != nil && r.kind.newObject != nil }
 
-// doRequest sends a request, with retries, and decodes its response into the object into, unless that is nil. request returns the
-// HTTP request without its path. verb is for the error text.
+// doRequest sends a request, with retries, and decodes the response into the object into. If this object is nil, the
+// response is ignored. The function request builds the HTTP request without its path. verb is for the error text.
 func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, request func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.isUsable() {
 		return errNoClient
@@ -157,7 +159,7 @@ func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runt
 	return r.wrapError(verb, name, err, subresources...)
 }
 
-// setPath adds namespace, resource, name and subresources to the path of request.
+// setPath sets the path of request: namespace, resource, name and subresources.
 func (r Resource[T]) setPath(request *rest.Request, name string, subresources []string) *rest.Request {
 	request.NamespaceIfScoped(r.namespace, r.kind.namespaced && r.namespace != "").Resource(r.kind.resource)
 	if name != "" {

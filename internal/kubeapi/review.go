@@ -24,20 +24,21 @@ var (
 	}
 )
 
-// ReviewToken asks the API server for the user of the token in review. The user is in the status of the response. Errors never
-// contain the token.
+// ReviewToken asks the API server which user the token in review belongs to. The user is in the status of the result. Errors
+// never contain the token.
 func ReviewToken(ctx context.Context, client *Client, review *authenticationv1.TokenReview) (*authenticationv1.TokenReview, error) {
 	answer := &authenticationv1.TokenReview{}
 	return answer, sendReview(ctx, In(client, tokenReviews, ""), review, answer)
 }
 
-// ReviewAccess asks the API server whether the user in review may do an action. The decision is in the status of the response.
+// ReviewAccess asks the API server whether the user in review may perform an action. The decision is in the status of the
+// result.
 func ReviewAccess(ctx context.Context, client *Client, review *authorizationv1.SubjectAccessReview) (*authorizationv1.SubjectAccessReview, error) {
 	answer := &authorizationv1.SubjectAccessReview{}
 	return answer, sendReview(ctx, In(client, accessReviews, ""), review, answer)
 }
 
-// sendReview sends a POST request with review, and decodes the response of the API server into response.
+// sendReview sends review to the API server in a POST request, and decodes the response.
 func sendReview[T Object](ctx context.Context, resource Resource[T], review, response runtime.Object) error {
 	return resource.doRequest(ctx, "create", "", response, func(c *rest.RESTClient) *rest.Request { return c.Post().Body(review) })
 }

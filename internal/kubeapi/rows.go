@@ -18,12 +18,13 @@ type row[V any] struct {
 // half the memory of a map. An insertion moves rows, but insertions are rare compared with lists.
 type rows[V any] []row[V]
 
-// findRow returns the index of the row with key. If found is false, at is the index at which to insert the row.
+// findRow returns the index of the row with this key. If found is false, at is the index at which such a row must be
+// inserted.
 func (r rows[V]) findRow(key string) (at int, found bool) {
 	return slices.BinarySearchFunc(r, key, func(r row[V], key string) int { return cmp.Compare(r.key, key) })
 }
 
-// inNamespace returns the rows of a namespace. An empty namespace means all rows.
+// inNamespace returns the rows of objects in the namespace. An empty namespace means all rows.
 func (r rows[V]) inNamespace(namespace string) rows[V] {
 	if namespace == "" {
 		return r
@@ -33,7 +34,8 @@ func (r rows[V]) inNamespace(namespace string) rows[V] {
 	return r[first:end]
 }
 
-// sortRows sorts r by key and returns a slice without spare capacity. Of several rows with the same key it keeps the last row.
+// sortRows sorts the rows by key and returns a slice without spare capacity. If several rows have the same key, it keeps the
+// last of them.
 func (r rows[V]) sortRows() rows[V] {
 	slices.SortStableFunc(r, func(a, b row[V]) int { return cmp.Compare(a.key, b.key) })
 	all := r[:0]

@@ -71,7 +71,7 @@ type Status struct {
 	Failures int
 }
 
-// Key returns the table key of an object: NAMESPACE/NAME, or NAME if namespace is empty.
+// Key returns the table key of an object, NAMESPACE/NAME. It is NAME if the namespace is empty.
 func Key(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -89,7 +89,7 @@ func NewTable[T Object, V any](resource Resource[T], opts TableOptions[T, V]) *T
 	return &Table[T, V]{resource: resource, options: opts.withDefaults()}
 }
 
-// Get returns the value of the object with a [Key], and whether the table has it.
+// Get returns the value of the object with this [Key]. exists is false if the table does not have the object.
 func (t *Table[T, V]) Get(key string) (value V, exists bool) {
 	r, ok := t.getRow(key)
 	return r.value, ok
@@ -156,8 +156,8 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 // errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// rowOf returns the table row for object. If the table has a row with the resource version of object, it returns that row and
-// fresh is false: the pointer in its value does not change.
+// rowOf returns the table row for object. If the table already has a row for this resource version, rowOf returns that row
+// and fresh is false, so that the pointer in its value does not change.
 func (t *Table[T, V]) rowOf(object T) (r row[V], fresh bool) {
 	key := Key(object.GetNamespace(), object.GetName())
 	if before, was := t.getRow(key); was {
@@ -180,8 +180,7 @@ func (t *Table[T, V]) getRow(key string) (r row[V], ok bool) {
 	return r, ok
 }
 
-// replaceAll replaces all rows by list, a complete list that was received at time now. It returns the keys of added, changed and
-// removed objects.
+// replaceAll replaces all rows by a complete list. It returns the keys of added, changed and removed objects.
 func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,8 +190,8 @@ func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Tim
 	return changed
 }
 
-// putObject inserts or replaces the row of object. It returns the keys of changed rows; none if the resource version is
-// unchanged.
+// putObject inserts or replaces the row of object. It returns the keys of the changed rows. It returns none if the resource
+// version is unchanged.
 func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
 	r, fresh := t.rowOf(object)
 	t.mu.Lock()
@@ -216,7 +215,7 @@ func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
 	return []string{r.key}
 }
 
-// removeKey removes the row of an object, and returns its key if there was a row.
+// removeKey removes the row with this key. It returns the key if there was such a row.
 func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -229,8 +228,8 @@ func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	return changed
 }
 
-// recordResponse stores now as the time of the last response of the API server, and clears the last error. The caller holds the
-// lock of the table.
+// recordResponse records that the API server has responded now, and clears the last error. The caller holds the lock of the
+// table.
 func (t *Table[T, V]) recordResponse(now time.Time) {
 	t.status.LastResponse, t.status.Err, t.status.Failures = now, nil, 0
 }
@@ -246,8 +245,8 @@ func (t *Table[T, V]) recordFailure(err error) {
 	}
 }
 
-// recordBookmark records a bookmark event received at time now. It means that the API server is reachable and the table is up to
-// date.
+// recordBookmark records that a bookmark event was received. It means that the API server is reachable and the table is up
+// to date.
 func (t *Table[T, V]) recordBookmark(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -56,8 +56,8 @@ func (g limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// roundTripWatch sends a watch request. It cancels the watch if no response starts within watchStartTimeout, or if no event
-// arrives for watchIdleTimeout.
+// roundTripWatch sends a watch request. It cancels the watch if the response does not start within watchStartTimeout, or if
+// no event arrives for watchIdleTimeout.
 func (g limitTransport) roundTripWatch(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	timer := time.AfterFunc(watchStartTimeout, cancel)
@@ -149,8 +149,8 @@ func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// currentToken returns the token in the file, which it reads at most once per tokenMaxAge. If the file cannot be read, it returns
-// the previous token.
+// currentToken returns the token in the file. It reads the file at most once per tokenMaxAge. If the file cannot be read, it
+// returns the previous token.
 func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +171,7 @@ func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	return t.token, nil
 }
 
-// closeIdle closes the idle connections of t, if t has a method for it.
+// closeIdle closes the idle connections of t, if t or a transport that it wraps can do this.
 func closeIdle(t http.RoundTripper) {
 	for t != nil {
 		if c, ok := t.(interface{ CloseIdleConnections() }); ok {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watch starts a watch. The watch ends with ctx, after opts.TimeoutSeconds, or after 3 minutes without an event. The caller must
-// call Stop of the result. Most callers use a [Store] instead.
+// Watch starts a watch. The watch ends when ctx ends, after opts.TimeoutSeconds, or after 3 minutes without an event. The
+// caller must call Stop of the result. Most callers use a [Store] instead.
 func (r Resource[T]) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if !r.isUsable() {
 		return nil, errNoClient

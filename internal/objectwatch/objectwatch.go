@@ -18,7 +18,7 @@ type Watchers struct {
 	funcs  map[int]func(kind, namespace, name string)
 }
 
-// Notify calls all functions that Watch has registered, in the goroutine of the caller and with no lock held.
+// Notify calls all functions registered by [Watchers.Watch]. It calls them in the goroutine of the caller and holds no lock.
 func (l *Watchers) Notify(kind, namespace, name string) {
 	l.mu.Lock()
 	all := make([]func(kind, namespace, name string), 0, len(l.funcs))
@@ -31,7 +31,8 @@ func (l *Watchers) Notify(kind, namespace, name string) {
 	}
 }
 
-// Watch registers the function changed until ctx ends, and returns nil then. Notify calls changed for each changed object.
+// Watch blocks until ctx ends and then returns nil. In the meantime, [Watchers.Notify] calls the function changed for each
+// changed object.
 func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	defer l.addFunc(changed)()
 	<-ctx.Done()

@@ -28,8 +28,8 @@ type RawSource interface {
 	Raw() (early []byte, socket syscall.RawConn)
 }
 
-// Copy copies bytes from src to dst until src ends or an error occurs. It returns nil when src ends. Copy uses a large buffer
-// only while many bytes arrive.
+// Copy copies bytes from src to dst. It returns nil when src ends, or the first error. It uses a large buffer only while
+// many bytes arrive.
 func Copy(dst io.Writer, src io.Reader) error {
 	if c, ok := src.(RawSource); ok && canReadSocket {
 		if early, raw := c.Raw(); raw != nil {
@@ -68,9 +68,9 @@ func Copy(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// copyFromSocket writes buffered, the bytes that were already read from the socket, and then the data of the socket raw to dst.
-// It has no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the runtime become
-// one TLS record.
+// copyFromSocket copies the data of the socket raw to dst, after the bytes in buffered, which were already read from the
+// socket. It holds no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the
+// runtime become one TLS record.
 func copyFromSocket(dst io.Writer, buffered []byte, raw syscall.RawConn) error {
 	if len(buffered) > 0 {
 		if _, err := dst.Write(buffered); err != nil {

@@ -37,8 +37,8 @@ func New(limit int) *Pipe {
 // Write writes all of b. It waits while the pipe is full.
 func (p *Pipe) Write(b []byte) (int, error) { return p.WriteWithTimeout(b, 0) }
 
-// WriteWithTimeout writes all of data, like Write. If the pipe is full and the reader reads nothing for timeout, it returns
-// [ErrFull]. A zero timeout means that it waits without limit.
+// WriteWithTimeout writes all of data, and waits while the pipe is full. It returns [ErrFull] if the reader then reads
+// nothing within timeout. A timeout of zero means no limit.
 func (p *Pipe) WriteWithTimeout(data []byte, timeout time.Duration) (written int, err error) {
 	var timer *time.Timer
 	var expired <-chan time.Time
@@ -63,7 +63,7 @@ func (p *Pipe) WriteWithTimeout(data []byte, timeout time.Duration) (written int
 	}
 }
 
-// writeAvailable writes as much of data as fits into the buffer, and returns the number of written bytes.
+// writeAvailable writes as much of data as fits into the buffer, and returns the number of bytes written.
 func (p *Pipe) writeAvailable(data []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,8 @@ func (p *Pipe) writeAvailable(data []byte) (int, error) {
 	return n, nil
 }
 
-// Read waits until bytes are buffered and reads them. It returns [io.EOF] after CloseWrite, once all bytes were read.
+// Read waits for buffered bytes and reads them. After [Pipe.CloseWrite] it reads the remaining bytes, and then returns
+// [io.EOF].
 func (p *Pipe) Read(b []byte) (int, error) {
 	for {
 		n, err := p.readBuffered(b)
@@ -114,7 +115,7 @@ func (p *Pipe) readBuffered(b []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends the data of the pipe. The reader receives the buffered bytes and then io.EOF.
+// CloseWrite ends the data of the pipe. The reader receives the buffered bytes and then [io.EOF].
 func (p *Pipe) CloseWrite() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +124,7 @@ func (p *Pipe) CloseWrite() {
 	wakeUp(p.writable)
 }
 
-// Abort discards the buffered bytes and makes all further reads and writes return err. Only the first call of Abort has an
-// effect.
+// Abort discards the buffered bytes and makes all later reads and writes return err. Only the first call has an effect.
 func (p *Pipe) Abort(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -70,7 +70,7 @@ type Conn struct {
 	headersSent bool // the zlib stream of the headers has started
 }
 
-// New returns one side of a SPDY connection. It reads the frames of the peer from r and writes frames to w.
+// New returns one side of a SPDY connection, which reads the frames of the peer from r and writes frames to w.
 func New(r *bufio.Reader, w io.Writer, opts Options) (*Conn, error) {
 	opts.MaxStreams, opts.Buffer = cmp.Or(opts.MaxStreams, 16), cmp.Or(opts.Buffer, 64<<10)
 	framer, err := frames.NewFramerWithOptions(io.Discard, r, frames.WithMaxControlFramePayloadSize(maxControl),
@@ -81,8 +81,8 @@ func New(r *bufio.Reader, w io.Writer, opts Options) (*Conn, error) {
 	return &Conn{opts: opts, r: r, w: w, framer: framer, streams: map[uint32]*Stream{}, next: 1}, nil
 }
 
-// Serve reads frames until the connection ends or the peer sends GOAWAY, and then closes all streams. It returns nil after
-// GOAWAY, otherwise the error that ended the connection.
+// Serve reads frames until the connection ends or the peer sends GOAWAY. It then closes all streams. It returns nil after
+// GOAWAY, and otherwise the error that ended the connection.
 func (c *Conn) Serve() error {
 	err := c.readFrames()
 	c.mu.Lock()
@@ -119,8 +119,8 @@ func (c *Conn) readFrames() error {
 	}
 }
 
-// readData reads a data frame and copies its data to the buffer of its stream, as the data arrives. header is the header of the
-// frame, which is still unread in c.r.
+// readData reads a data frame and copies its data to the buffer of the stream as it arrives. header contains the frame
+// header, which is still unread in c.r.
 func (c *Conn) readData(header []byte) error {
 	id := binary.BigEndian.Uint32(header)
 	fin, left := header[4]&1 != 0, int64(binary.BigEndian.Uint32(header[4:])&0xffffff)
@@ -151,8 +151,8 @@ func (c *Conn) readData(header []byte) error {
 	return nil
 }
 
-// writeToStream copies data to the buffer of stream, and waits while the buffer is full. If the buffer stays full for
-// UnreadTimeout while other streams are open, it resets stream.
+// writeToStream copies data to the buffer of the stream, and waits while the buffer is full. It resets the stream if the
+// buffer stays full for UnreadTimeout and other streams are open.
 func (c *Conn) writeToStream(stream *Stream, data []byte) {
 	for {
 		n, err := stream.in.WriteWithTimeout(data, c.opts.UnreadTimeout)
@@ -172,7 +172,8 @@ func (c *Conn) writeToStream(stream *Stream, data []byte) {
 
 var errGoAway = errors.New("the peer sent GOAWAY")
 
-// handleControl reads and handles a control frame. header is the header of the frame, which is still unread in c.r.
+// handleControl reads a control frame and does what the peer requests with it, for example opens or resets a stream. header
+// contains the frame header, which is still unread in c.r.
 func (c *Conn) handleControl(header []byte) error {
 	kind, size := binary.BigEndian.Uint16(header[2:]), binary.BigEndian.Uint32(header[4:])&0xffffff
 	if least, ok := minFrameSize[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
@@ -211,7 +212,8 @@ var minFrameSize = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals
 	frames.TypePing: 4, frames.TypeGoAway: 8, frames.TypeHeaders: 4, frames.TypeWindowUpdate: 8,
 }
 
-// handleSynStream accepts or refuses the stream that the peer opens with frame.
+// handleSynStream opens the stream that the peer requests with frame. It refuses the stream if too many streams are open or
+// Options.Accept returns an error.
 func (c *Conn) handleSynStream(frame *frames.SynStreamFrame) error {
 	id := uint32(frame.StreamId)
 	s := newStream(c, id, frame.Headers)
@@ -257,8 +259,8 @@ func (c *Conn) removeStream(stream *Stream) {
 	delete(c.streams, stream.id)
 }
 
-// closeHalf records that one direction of stream is closed: to the peer if local is true, otherwise from the peer. It removes the
-// stream when both directions are closed.
+// closeHalf records that one direction of the stream is closed. If local is true, this is the direction to the peer. When
+// both directions are closed, closeHalf removes the stream.
 func (c *Conn) closeHalf(stream *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +274,7 @@ func (c *Conn) closeHalf(stream *Stream, local bool) {
 	}
 }
 
-// Open opens a stream with these headers. It does not wait for the reply of the peer, for which [Stream.AwaitReply] waits.
+// Open opens a stream with these headers. It does not wait for the reply of the peer; see [Stream.AwaitReply].
 func (c *Conn) Open(headers http.Header) (*Stream, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -294,8 +296,8 @@ func (c *Conn) Open(headers http.Header) (*Stream, error) {
 // Ping sends a ping frame, so that proxies do not close an idle connection.
 func (c *Conn) Ping() error { return c.writeFrame(newControlFrame(frames.TypePing, 0, 1), nil) }
 
-// Abort discards the unread data of all streams and all data that arrives later. A Serve that is blocked by an unread stream then
-// continues until the connection ends.
+// Abort discards the unread data of all streams and all data that arrives later. It thereby unblocks a [Conn.Serve] that
+// waits for a stream to be read. The connection stays open.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.err = cmp.Or(c.err, ErrClosed)
@@ -306,7 +308,7 @@ func (c *Conn) Abort() {
 	}
 }
 
-// GoAway sends a GOAWAY frame to the peer. After the call, this side opens no further streams.
+// GoAway sends a GOAWAY frame to the peer. Afterwards this side cannot open further streams.
 func (c *Conn) GoAway() error {
 	c.mu.Lock()
 	last := c.last

@@ -40,14 +40,14 @@ func newStream(c *Conn, id uint32, headers http.Header) *Stream {
 	return &Stream{conn: c, id: id, header: headers, in: pipe.New(c.opts.Buffer), replied: make(chan struct{})}
 }
 
-// ID returns the ID of the stream. The IDs of streams that a client opens are odd and increase.
+// ID returns the ID of the stream. Streams that a client opens have odd, increasing IDs.
 func (s *Stream) ID() uint32 { return s.id }
 
 // Header returns the headers of the SYN_STREAM frame.
 func (s *Stream) Header() http.Header { return s.header }
 
-// AwaitReply waits until the peer has replied to the stream. It returns nil if the peer has accepted it, and an error if the peer
-// has refused it or ctx ends.
+// AwaitReply waits until the peer has replied to the request to open the stream. It returns an error if the peer has refused
+// the stream or ctx ends.
 func (s *Stream) AwaitReply(ctx context.Context) error {
 	select {
 	case <-s.replied:
@@ -64,7 +64,7 @@ func (s *Stream) setReply(err error) {
 	})
 }
 
-// Read reads data of the peer. It returns io.EOF after all data was read.
+// Read reads data from the peer. It returns [io.EOF] at the end of the data.
 func (s *Stream) Read(b []byte) (int, error) { return s.in.Read(b) }
 
 // Write sends all of b, in frames of at most 32 KiB.
@@ -107,21 +107,23 @@ func (s *Stream) sendData(b []byte, fin bool) error {
 	return s.conn.writeFrame(h[:], b)
 }
 
-// CloseWrite closes the direction to the peer. The stream can still be read.
+// CloseWrite ends the data to the peer. Data from the peer can still be read.
 func (s *Stream) CloseWrite() error {
 	err := s.sendData(nil, true)
 	s.conn.closeHalf(s, true)
 	return err
 }
 
-// Close closes both directions of the stream. The peer still receives data written before. Data that the peer sends is discarded.
+// Close closes both directions of the stream. The peer still receives the data written before. Data that the peer sends
+// later is discarded.
 func (s *Stream) Close() error {
 	err := s.CloseWrite()
 	s.in.Abort(io.ErrClosedPipe)
 	return err
 }
 
-// Reset closes both directions of the stream at once and sends RST_STREAM. The peer still receives data written before.
+// Reset closes both directions of the stream at once and sends an RST_STREAM frame. The peer still receives the data written
+// before.
 func (s *Stream) Reset() error {
 	s.mu.Lock()
 	ended := s.writeClosed
@@ -135,7 +137,7 @@ func (s *Stream) Reset() error {
 	return s.conn.writeFrame(newControlFrame(frames.TypeRstStream, 0, s.id, uint32(frames.Cancel)), nil)
 }
 
-// closeByReset closes both directions after the peer has reset the stream. Data received before can still be read.
+// closeByReset closes both directions of the stream, because the peer has reset it. Data received before can still be read.
 func (s *Stream) closeByReset() {
 	s.mu.Lock()
 	s.writeErr = ErrReset
@@ -143,7 +145,7 @@ func (s *Stream) closeByReset() {
 	s.in.CloseWrite()
 }
 
-// closeByConn closes both directions after the connection has ended.
+// closeByConn closes both directions of the stream, because the connection has ended.
 func (s *Stream) closeByConn() {
 	s.setReply(ErrClosed)
 	s.mu.Lock()
@@ -154,5 +156,5 @@ func (s *Stream) closeByConn() {
 	s.in.CloseWrite()
 }
 
-// Input returns the pipe that buffers the unread data of the peer.
+// Input returns the pipe with the unread data from the peer.
 func (s *Stream) Input() *pipe.Pipe { return s.in }

@@ -11,7 +11,7 @@ import (
 	frames "github.com/moby/spdystream/spdy"
 )
 
-// writeFrame writes frame followed by payload, in a single call of Write.
+// writeFrame writes frame and then payload, in a single call of Write.
 func (c *Conn) writeFrame(frame, payload []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -27,8 +27,8 @@ func (c *Conn) writeLocked(frame, payload []byte) error {
 	return err
 }
 
-// newControlFrame returns the start of a control frame of this kind, with numbers as its first fields. more is the number of
-// bytes that the caller appends. The length field of the frame includes them.
+// newControlFrame returns the start of a control frame of this kind. numbers are its first fields. The parameter more is the
+// number of bytes that the caller appends; the length field of the frame includes them.
 func newControlFrame(kind frames.ControlFrameType, more int, numbers ...uint32) []byte {
 	b := make([]byte, 0, 16)
 	b = binary.BigEndian.AppendUint16(b, 0x8000|frames.Version)
@@ -53,8 +53,8 @@ const zlibStart = "\x78\xbb\xe3\xc6\xa7\xc2"
 // zlibFlush is an empty block that makes a decompressor return all data so far.
 const zlibFlush = "\x00\x00\x00\xff\xff"
 
-// buildHeaderBlock returns headers as the next part of the connection's zlib stream. The part is not compressed, because the
-// headers are short and a compressor needs almost a megabyte. The caller holds c.wmu until the block is written.
+// buildHeaderBlock encodes headers as the next part of the connection's zlib stream. It does not compress them, because they
+// are short and a compressor needs almost a megabyte. The caller must hold c.wmu until the block is written.
 func (c *Conn) buildHeaderBlock(headers http.Header) []byte {
 	text := binary.BigEndian.AppendUint32(nil, uint32(len(headers)))
 	for name, values := range headers {

@@ -22,7 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/websocket"
 )
 
-// Protocols returns all values of Command.Protocol, the protocols for exec and attach.
+// Protocols returns the protocols for exec and attach, which are the values of Command.Protocol.
 func Protocols() []string {
 	return []string{
 		"SPDY channel.k8s.io", "SPDY v2.channel.k8s.io", "SPDY v3.channel.k8s.io", "SPDY v4.channel.k8s.io",
@@ -43,7 +43,7 @@ type Command struct {
 	Header   http.Header        // added to the upgrade headers
 }
 
-// Run opens an exec or attach session and runs it until the server ends it. It returns the content of the error stream.
+// Run runs an exec or attach session until the server ends it. It returns the content of the error stream.
 func (c Command) Run(ctx context.Context) (string, error) {
 	kind, protocol, _ := strings.Cut(c.Protocol, " ")
 	if kind == "SPDY" {
@@ -128,8 +128,8 @@ func (c Command) runSPDY(ctx context.Context, protocol string) (string, error) {
 // Key is the Sec-WebSocket-Key header of all clients.
 const Key = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// DialWebSocket opens a WebSocket. protocol is the value of the Sec-WebSocket-Protocol header, a list or empty. conn is the
-// connection with the response of the server, and ws is the WebSocket on conn.
+// DialWebSocket opens a WebSocket. protocol is the value of the Sec-WebSocket-Protocol header: a list of protocols, or
+// empty. The result conn is the connection with the response of the server, and ws is the WebSocket on it.
 func DialWebSocket(ctx context.Context, url, protocol string, headers http.Header) (conn *Upgraded, ws *websocket.Conn, err error) {
 	if headers == nil {
 		headers = http.Header{}
@@ -186,8 +186,8 @@ func (c Command) runWebSocket(ctx context.Context, protocol string) (string, err
 	return c.readMessages(ws, w.base64)
 }
 
-// readMessages copies the messages of the server to Stdout and Stderr until the server closes ws. inBase64 is true if messages
-// are encoded in base64. It returns the content of the error channel.
+// readMessages copies the messages from the server to Stdout and Stderr until the server closes the WebSocket. It returns
+// the content of the error channel. inBase64 is true if the messages are encoded in base64.
 func (c Command) readMessages(ws *websocket.Conn, inBase64 bool) (string, error) {
 	var fault bytes.Buffer
 	for {
@@ -239,7 +239,7 @@ type channel struct {
 	number byte
 }
 
-// Write sends b on the channel, in messages of at most 16 KiB.
+// Write sends b on the channel in messages of at most 16 KiB.
 func (c channel) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		part := b[n:min(len(b), n+16<<10)]

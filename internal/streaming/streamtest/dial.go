@@ -23,8 +23,8 @@ type Upgraded struct {
 	Reader   *bufio.Reader // reads the bytes after the response headers
 }
 
-// Upgrade sends an upgrade request with these headers. It returns the connection with the response, even if the server refused
-// the upgrade. It does not verify the certificate of an https server.
+// Upgrade sends an upgrade request with these headers and returns the connection with the response, even if the server has
+// refused the upgrade. It does not verify the certificate of an https server.
 func Upgrade(ctx context.Context, method, address string, headers http.Header) (*Upgraded, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -79,7 +79,7 @@ type Refused struct {
 // Error returns a text with the status code and the body.
 func (e *Refused) Error() string { return fmt.Sprintf("refused with %d: %s", e.Code, e.Body) }
 
-// checkSwitched returns a *Refused error if the status of the response is not 101 Switching Protocols.
+// checkSwitched returns a [*Refused] error unless the status of the response is 101 Switching Protocols.
 func (u *Upgraded) checkSwitched() error {
 	if u.Response.StatusCode == http.StatusSwitchingProtocols {
 		return nil

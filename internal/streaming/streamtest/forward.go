@@ -26,7 +26,7 @@ type Forwarder struct {
 	tasks sync.WaitGroup
 }
 
-// Forward opens a port-forward session. If tunnel is true, the SPDY connection runs inside a WebSocket.
+// Forward opens a port-forward session over SPDY. If tunnel is true, the SPDY connection runs inside a WebSocket.
 func Forward(ctx context.Context, url string, tunnel bool) (*Forwarder, error) {
 	f := &Forwarder{}
 	var r *bufio.Reader
@@ -84,7 +84,7 @@ type Connection struct {
 	errors *spdy.Stream
 }
 
-// Connect opens a forwarded connection to this port of the pod.
+// Connect opens a connection that is forwarded to this port of the pod.
 func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) {
 	id := strconv.FormatInt(f.next.Add(1), 10)
 	h := func(kind string) http.Header {
@@ -106,7 +106,7 @@ func (f *Forwarder) Connect(ctx context.Context, port int) (*Connection, error) 
 	return c, c.errors.CloseWrite()
 }
 
-// ReadError waits for the end of the error stream and returns its content.
+// ReadError reads the error stream until its end and returns its content.
 func (c *Connection) ReadError() (string, error) {
 	b, err := io.ReadAll(c.errors)
 	return string(b), err
@@ -125,7 +125,7 @@ type PortSocket struct {
 	base64 bool
 }
 
-// ForwardPorts opens a WebSocket port-forward session for the ports in the query of url. protocol is the WebSocket protocol.
+// ForwardPorts opens a port-forward session over a WebSocket with the given protocol. The query of url contains the ports.
 func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error) {
 	u, ws, err := DialWebSocket(ctx, url, protocol, nil)
 	if err != nil {
@@ -134,13 +134,15 @@ func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error
 	return &PortSocket{ws, u, protocol == "v4.base64.channel.k8s.io"}, nil
 }
 
-// Send sends data on the channel with this number. The number of a port's data channel is twice the index of the port in the URL.
+// Send sends data on the channel with this number. The data channel of a port has twice the index of the port in the URL as
+// its number.
 func (p *PortSocket) Send(number byte, data []byte) error {
 	_, err := channel{sender{p.ws, p.base64}, number}.Write(data)
 	return err
 }
 
-// Receive calls fn with each message and the number of its channel, until fn returns false or the server closes the connection.
+// Receive calls fn with each message and the number of its channel. It returns when fn returns false or the server closes
+// the connection.
 func (p *PortSocket) Receive(fn func(number byte, b []byte) bool) error {
 	for {
 		if err := p.ws.NextMessage(); err != nil {

@@ -24,8 +24,8 @@ type Relay struct {
 	dropped bool
 }
 
-// StartRelay listens on a loopback address and forwards connections to target, a host:port. Close, or the end of ctx, stops the
-// relay.
+// StartRelay listens on a loopback address and forwards connections to target, an address host:port. The relay stops when
+// ctx ends or [Relay.Close] is called.
 func StartRelay(ctx context.Context, target string) (*Relay, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,15 +40,15 @@ func StartRelay(ctx context.Context, target string) (*Relay, error) {
 // Address returns the host:port of the relay.
 func (r *Relay) Address() string { return r.listener.Addr().String() }
 
-// SetDelay slows down the data from the server: the relay forwards one byte per delay and reads no further bytes in between.
+// SetDelay slows down the data from the server: the relay then reads and forwards only one byte per delay.
 func (r *Relay) SetDelay(delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.delay = delay
 }
 
-// DropPackets makes the relay discard all further data and hide closed connections from the other side. The connections stay
-// open, as after a network failure.
+// DropPackets makes the relay discard all further data and hide that a connection was closed. The connections stay open, as
+// after a network failure.
 func (r *Relay) DropPackets() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +99,8 @@ func (r *Relay) relayConn(client net.Conn) {
 	tasks.Wait()
 }
 
-// copyBytes copies data from src to dst until src ends, and then closes the write side of dst. If slow is true, the delay of
-// SetDelay applies.
+// copyBytes copies data from src to dst until src ends, and then closes the write side of dst. If slow is true, it waits as
+// [Relay.SetDelay] demands.
 func (r *Relay) copyBytes(dst, src net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {

@@ -45,7 +45,7 @@ type Runtime struct {
 
 var _ cri.SessionRunner = (*Runtime)(nil)
 
-// Release ends all steps called deaf, which run until Release is called. It must be called once.
+// Release ends all steps named deaf, which run until then. It must be called once.
 func (r *Runtime) Release() {
 	r.init()
 	close(r.release)
@@ -53,7 +53,7 @@ func (r *Runtime) Release() {
 
 func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) }) }
 
-// RunExec runs cmd, a list of the steps that [Runtime] describes, and returns the exit code.
+// RunExec runs the steps in cmd, which [Runtime] lists, and returns the exit code.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (int, error) {
 	r.init()
 	r.Running.Add(1)
@@ -75,7 +75,8 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 	return 0, nil
 }
 
-// runStep runs one step of a command, such as "exit=1". If the step ends the command, over is true and code is the exit code.
+// runStep runs one step of a command, such as "exit=1". If the step ends the command, over is true and code is the exit code
+// of the command.
 func (r *Runtime) runStep(ctx context.Context, step string, session cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
@@ -136,8 +137,8 @@ func (r *Runtime) waitStep(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// runUntilDone calls fn and waits until it returns or ctx ends. If ctx ends first, fn continues in the background until its input
-// or output is closed.
+// runUntilDone calls fn and waits until it returns or ctx ends. After the end of ctx, fn continues in the background until
+// its input or output is closed.
 func runUntilDone(ctx context.Context, fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -175,8 +176,8 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// FillPattern fills buf with the part of the output of the step flood that begins at offset. The bytes differ between offsets, so
-// that a test finds missing bytes.
+// FillPattern fills buf with the output of the step flood from offset on. The bytes depend on the offset, so that a test
+// detects missing bytes.
 func FillPattern(offset int64, buf []byte) {
 	for i := range buf {
 		at := offset + int64(i)
@@ -207,7 +208,7 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri
 	return err
 }
 
-// RunPortForward passes conn to the function in r.Ports for this port.
+// RunPortForward connects conn to the function for this port in r.Ports. A port without a function echoes its input.
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	r.init()
 	r.Running.Add(1)

@@ -41,7 +41,8 @@ type Streamer struct {
 
 var _ cri.Streamer = (*Streamer)(nil)
 
-// Serve starts an HTTP server that serves sessions, as a container runtime does. Close stops it.
+// Serve starts an HTTP server that serves streaming sessions with handler, as a container runtime does. The server runs
+// until [Streamer.Close].
 func Serve(handler Handler) *Streamer {
 	s := &Streamer{handler: handler, sessions: map[string]http.HandlerFunc{}}
 	s.server = httptest.NewServer(http.HandlerFunc(s.serveURL))

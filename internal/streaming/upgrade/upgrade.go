@@ -33,8 +33,8 @@ const (
 	bearer      = "base64url.bearer.authorization.k8s.io."
 )
 
-// IsUpgrade reports whether r requests an upgrade. As in the kubelet, a Connection header must contain "upgrade" in upper or
-// lower case.
+// IsUpgrade reports whether r requests an upgrade. As in the kubelet, it suffices that a Connection header contains
+// "upgrade", in upper or lower case.
 func IsUpgrade(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Connection"], func(v string) bool {
 		return strings.Contains(strings.ToLower(v), "upgrade")
@@ -50,18 +50,18 @@ func isSPDY(r *http.Request) bool {
 	return strings.Contains(strings.ToUpper(r.Header.Get("Upgrade")), SPDY31) && IsUpgrade(r)
 }
 
-// IsClosable reports whether r requests a WebSocket with protocol version 5, in which the client can close a single stream, such
-// as standard input.
+// IsClosable reports whether r requests a WebSocket with version 5 of the protocol. In this version the client can close a
+// single stream, such as standard input.
 func IsClosable(r *http.Request) bool {
 	return IsWebSocket(r) && slices.Contains(Subprotocols(r), ChannelV5)
 }
 
-// IsTunnel reports whether r requests a WebSocket that carries a SPDY connection.
+// IsTunnel reports whether r requests a WebSocket with a SPDY connection inside.
 func IsTunnel(r *http.Request) bool {
 	return IsWebSocket(r) && len(TunnelledProtocols(r)) > 0
 }
 
-// TunnelledProtocols returns the SPDY protocols that r offers for a SPDY connection inside a WebSocket.
+// TunnelledProtocols returns the SPDY protocols offered in r for a SPDY connection inside a WebSocket.
 func TunnelledProtocols(r *http.Request) (protocols []string) {
 	for _, p := range Subprotocols(r) {
 		if inner, ok := strings.CutPrefix(p, SPDY31+"+"); ok && strings.HasSuffix(inner, ".k8s.io") {
@@ -71,12 +71,12 @@ func TunnelledProtocols(r *http.Request) (protocols []string) {
 	return protocols
 }
 
-// Subprotocols returns the WebSocket protocols that r offers. It omits a bearer token, which clients send in the same header.
+// Subprotocols returns the WebSocket protocols offered in r. It omits a bearer token, which clients send in the same header.
 func Subprotocols(r *http.Request) []string {
 	return slices.DeleteFunc(splitList(r.Header[HeaderWebSocket]), func(p string) bool { return strings.HasPrefix(p, bearer) })
 }
 
-// splitList returns the elements of a header whose values are comma-separated lists.
+// splitList returns the elements of a header. Each value of the header is a comma-separated list.
 func splitList(values []string) (parts []string) {
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {
@@ -99,8 +99,8 @@ type Refusal struct {
 // Error returns the text of the response.
 func (e *Refusal) Error() string { return e.Text }
 
-// Check returns a refusal if r cannot be upgraded, otherwise nil. It refuses a request with a body, because a proxy and the
-// runtime could disagree on the end of the body.
+// Check returns a refusal if r cannot be upgraded, and nil otherwise. It refuses a request with a body, because a proxy and
+// the runtime could disagree on the end of the body.
 func Check(r *http.Request) *Refusal {
 	switch {
 	case !IsUpgrade(r):
@@ -113,7 +113,8 @@ func Check(r *http.Request) *Refusal {
 	return nil
 }
 
-// NegotiateSPDY returns the first SPDY protocol that r offers and server contains. If there is none, it returns a refusal.
+// NegotiateSPDY returns the first SPDY protocol offered in r that the server supports. If there is none, it returns a
+// refusal.
 func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	values, ok := r.Header[HeaderProtocol]
 	client := splitList(values)
@@ -139,8 +140,8 @@ func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	}
 }
 
-// NegotiateWebSocket checks the WebSocket handshake in r and returns the first protocol that r offers and server contains. If r
-// offers none and server contains "", it returns "". In all other cases it returns a refusal.
+// NegotiateWebSocket checks the WebSocket handshake in r, and returns the first protocol offered in r that the server
+// supports. If r offers none, it returns "" if server contains "". Otherwise it returns a refusal.
 func NegotiateWebSocket(r *http.Request, server []string) (string, *Refusal) {
 	switch {
 	case r.Method != http.MethodGet:

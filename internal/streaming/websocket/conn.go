@@ -51,7 +51,7 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("closed by the peer: %d %s", e.Code, e.Reason)
 }
 
-// Unwrap returns io.EOF, because a closed connection has no further messages.
+// Unwrap returns [io.EOF], because a closed connection has no further messages.
 func (*CloseError) Unwrap() error { return io.EOF }
 
 // FrameError is the error for a frame that violates RFC 6455.
@@ -60,7 +60,8 @@ type FrameError struct{ Text string }
 // Error returns a text that describes the violation.
 func (e *FrameError) Error() string { return "invalid WebSocket frame: " + e.Text }
 
-// AcceptKey returns the value of the Sec-WebSocket-Accept header for key, the value of the Sec-WebSocket-Key header.
+// AcceptKey returns the value of the Sec-WebSocket-Accept header of a response. key is the value of the Sec-WebSocket-Key
+// header of the request.
 func AcceptKey(key string) string {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -87,13 +88,13 @@ type Conn struct {
 	closed bool       // a close frame was written
 }
 
-// New returns one side of a WebSocket connection. It reads frames from r and writes frames to w. client is true for the side of
-// the client, which must mask its frames.
+// New returns one side of a WebSocket connection, which reads frames from r and writes frames to w. client is true for the
+// side of the client, because only a client masks its frames.
 func New(r *bufio.Reader, w io.Writer, client bool) *Conn {
 	return &Conn{r: r, w: w, client: client, final: true}
 }
 
-// NextMessage skips the unread part of the current message and waits for the next message. It replies to pings while it waits.
+// NextMessage skips the rest of the current message and waits for the next message. It replies to pings in the meantime.
 func (c *Conn) NextMessage() error {
 	for c.inMessage && c.readErr == nil {
 		if _, err := io.Copy(io.Discard, onlyReader{c}); err != nil {
@@ -113,7 +114,7 @@ func (c *Conn) NextMessage() error {
 // onlyReader hides all methods but Read from io.Copy.
 type onlyReader struct{ io.Reader }
 
-// Read reads the current message, for which NextMessage has waited. It returns io.EOF at the end of the message.
+// Read reads the current message; see [Conn.NextMessage]. It returns [io.EOF] at the end of the message.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.readErr != nil {
 		return 0, c.readErr
@@ -147,8 +148,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readHeader reads the header of the next data frame and handles control frames before it. If continued is true, the frame must
-// continue the current message, otherwise it must start a message.
+// readHeader reads the header of the next data frame, after replying to the control frames before it. If continued is true,
+// the frame must continue the current message. Otherwise it must start a message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()
@@ -168,8 +169,8 @@ func (c *Conn) readHeader(continued bool) error {
 	}
 }
 
-// readFrameHeader reads the header of the next frame and stores its length and mask in c. It returns an error if the header
-// violates RFC 6455.
+// readFrameHeader reads the header of the next frame and stores its fields in c. It returns an error if the header violates
+// RFC 6455.
 func (c *Conn) readFrameHeader() (opcode byte, err error) {
 	var h [8]byte
 	if _, err := io.ReadFull(c.r, h[:2]); err != nil {
@@ -211,7 +212,8 @@ func (c *Conn) readFrameHeader() (opcode byte, err error) {
 	return opcode, eofToUnexpected(err)
 }
 
-// handleControl handles a ping, pong or close frame whose header was read.
+// handleControl reads the payload of a control frame whose header was read. It replies to a ping or close frame and ignores
+// a pong.
 func (c *Conn) handleControl(opcode byte) error {
 	var buf [maxControl]byte
 	b := buf[:c.left]
@@ -232,7 +234,7 @@ func (c *Conn) handleControl(opcode byte) error {
 	}
 }
 
-// handleClose replies to a close frame of the peer. It returns a CloseError with the code and the reason in payload.
+// handleClose replies to a close frame of the peer. It returns a [*CloseError] with the code and the reason in payload.
 func (c *Conn) handleClose(payload []byte) error {
 	e := &CloseError{Code: 1005}
 	switch {
@@ -247,7 +249,7 @@ func (c *Conn) handleClose(payload []byte) error {
 	return e
 }
 
-// failRead stores err, which all further reads return, and returns it. If err is a violation of the protocol by the peer, it
+// failRead stores err, so that all further reads return it, and returns it. If the peer has violated the protocol, it also
 // sends a close frame.
 func (c *Conn) failRead(err error) error {
 	c.readErr = err
@@ -260,12 +262,12 @@ func (c *Conn) failRead(err error) error {
 // IsText reports whether the current message is a text message.
 func (c *Conn) IsText() bool { return c.opcode == text }
 
-// WriteBinary writes payload as binary messages. Each message has prefix and at most 32 KiB of payload.
+// WriteBinary writes payload in binary messages. Each message consists of prefix and at most 32 KiB of payload.
 func (c *Conn) WriteBinary(prefix, payload []byte) (int, error) {
 	return c.writeAll(binaryFrame, prefix, payload)
 }
 
-// WriteText writes payload as text messages. Each message has prefix and at most 32 KiB of payload.
+// WriteText writes payload in text messages. Each message consists of prefix and at most 32 KiB of payload.
 func (c *Conn) WriteText(prefix, payload []byte) (int, error) {
 	return c.writeAll(text, prefix, payload)
 }
@@ -296,7 +298,7 @@ func (c *Conn) WriteClose(code int, reason string) error {
 // errClosed is the error of a write after a close frame.
 var errClosed = fmt.Errorf("write on a closed WebSocket: %w", io.ErrClosedPipe)
 
-// writeFrame writes one frame that contains prefix followed by payload.
+// writeFrame writes one frame with prefix and then payload.
 func (c *Conn) writeFrame(opcode byte, prefix, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,8 +327,8 @@ func (c *Conn) writeFrame(opcode byte, prefix, payload []byte) error {
 	return err
 }
 
-// appendHeader appends a frame header without the mask to buf. size is the number of payload bytes. masked is true if a mask
-// follows the header.
+// appendHeader appends a frame header to buf. size is the number of payload bytes. If masked is true, the caller must append
+// the mask.
 func appendHeader(buf []byte, opcode byte, size int, masked bool) []byte {
 	var m byte
 	if masked {
@@ -343,8 +345,8 @@ func appendHeader(buf []byte, opcode byte, size int, masked bool) []byte {
 	}
 }
 
-// applyMask masks or unmasks data in place. pos is the index in mask for the first byte of data. The result is the index for the
-// byte after data.
+// applyMask masks or unmasks data in place. pos is the position in mask for the first byte of data. The result is the
+// position for the byte after data.
 func applyMask(data []byte, mask [4]byte, pos int) int {
 	for len(data) > 0 && pos != 0 {
 		data[0] ^= mask[pos]
@@ -372,5 +374,5 @@ func eofToUnexpected(err error) error {
 	return err
 }
 
-// HasMoreThan reports whether the current frame has more than size unread bytes.
+// HasMoreThan reports whether more than size bytes of the current frame are unread.
 func (c *Conn) HasMoreThan(size int) bool { return c.left > uint64(size) }
