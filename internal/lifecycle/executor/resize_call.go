@@ -40,7 +40,7 @@ func (r *resizeCall) runResize(ctx context.Context) error {
 		return err
 	}
 	r.overhead = sandbox.Overhead
-	containers, err := r.measureContainers(ctx)
+	containers, err := r.containerResizes(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,9 +83,9 @@ func (r *resizeCall) lowersMemoryLimit(c cgroups.ContainerResize) bool {
 	return to != 0 && resize.IsLimit(to) && (from == 0 || to < from)
 }
 
-// measureContainers returns the planned resize of each container. If the resize lowers the memory limit of the container, it
+// containerResizes returns the planned resize of each container. If the resize lowers the memory limit of the container, it
 // includes the measured memory usage.
-func (r *resizeCall) measureContainers(ctx context.Context) ([]cgroups.ContainerResize, error) {
+func (r *resizeCall) containerResizes(ctx context.Context) ([]cgroups.ContainerResize, error) {
 	containers := make([]cgroups.ContainerResize, len(r.containers))
 	var usage map[string]int64
 	for i, c := range r.containers {
