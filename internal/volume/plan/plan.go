@@ -99,7 +99,7 @@ type slots struct {
 	wake     time.Time // when a step that exceeds the limit may start
 }
 
-// takeSlot reports whether one more step may start within the limit State.Parallel. If so, it counts the step. If not, it
+// takeSlot counts one more step that starts now, and returns true. If the limit State.Parallel is reached, it returns false and
 // sets b.wake to the time when a slot becomes free.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
