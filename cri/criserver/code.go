@@ -28,8 +28,8 @@ func encodeStreamError(service any, stream grpc.ServerStream, _ *grpc.StreamServ
 	return encodeError(handle(service, stream))
 }
 
-// encodeError converts err to a gRPC status. Package remote, the client, converts the code of the status back to the error of
-// package cri that err wraps. nil stays nil.
+// encodeError converts err to a gRPC status error, whose code identifies the error of package cri that err wraps. The
+// client, package remote, restores that error from the code. A nil err returns nil.
 func encodeError(err error) error {
 	if err == nil {
 		return nil
@@ -75,7 +75,7 @@ func errMissingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "%s: not set", field)
 }
 
-// errUnsupportedCall returns the error for a call that belongs to an optional interface which the runtime does not implement.
+// errUnsupportedCall returns the error for a call of an optional interface that the runtime does not implement.
 func errUnsupportedCall(call string) error {
 	return fmt.Errorf("%s: %w by this runtime", call, errors.ErrUnsupported)
 }

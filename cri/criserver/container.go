@@ -61,8 +61,8 @@ func (r *runtimeService) ContainerStatus(
 	return &v1.ContainerStatusResponse{Status: cripb.EncodeContainerStatus(&c)}, nil
 }
 
-// containerDetails returns the container with this ID and all its details: from the status call if the runtime implements
-// Inspector, else from List.
+// containerDetails returns the container with this ID, with all its details. It calls ContainerStatus if the runtime
+// implements Inspector, else List.
 func (s *Server) containerDetails(ctx context.Context, id string) (cri.Container, error) {
 	if s.inspector != nil {
 		return s.inspector.ContainerStatus(ctx, id)
@@ -122,8 +122,8 @@ func (r *runtimeService) ReopenContainerLog(
 	return &v1.ReopenContainerLogResponse{}, r.server.logs.ReopenContainerLog(ctx, req.GetContainerId())
 }
 
-// secondsToDuration converts the seconds of a request. Negative values become zero, and values beyond [time.Duration] its
-// maximum.
+// secondsToDuration converts a number of seconds to a [time.Duration]. It returns zero for a negative number, and the
+// maximum duration if the result would overflow.
 func secondsToDuration(seconds int64) time.Duration {
 	if seconds > math.MaxInt64/int64(time.Second) {
 		return math.MaxInt64

@@ -54,8 +54,8 @@ func (r *runtimeService) Attach(ctx context.Context, req *v1.AttachRequest) (*v1
 	return &v1.AttachResponse{Url: url}, nil
 }
 
-// checkSession returns an error if the exec or attach call named call cannot be served. If Options.Streamer serves the session,
-// it also checks opts and that the container runs.
+// checkSession returns an error if the server cannot serve this exec or attach session. If Options.Streamer serves sessions,
+// checkSession also checks the stream options, and that the container runs.
 func (s *Server) checkSession(ctx context.Context, call, containerID string, opts cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:
@@ -90,7 +90,8 @@ func (r *runtimeService) PortForward(
 	return &v1.PortForwardResponse{Url: url}, nil
 }
 
-// checkForward returns an error if no port-forward session to the sandbox can be opened, for example because it is not ready.
+// checkForward returns an error if no port-forward session to the sandbox can be opened, for example because the sandbox is
+// not ready.
 func (s *Server) checkForward(ctx context.Context, sandboxID string) error {
 	switch {
 	case s.streamer == nil:
@@ -129,7 +130,7 @@ func streamOptions(q interface {
 	}
 }
 
-// errNoStreamer returns the error for the session call named call if the server has no Streamer.
+// errNoStreamer returns the error for a session request if the server has no Options.Streamer.
 func (s *Server) errNoStreamer(call string) error {
 	if _, ok := s.runtime.(cri.SessionRunner); ok {
 		return fmt.Errorf("%s: %w: Options.Streamer of the server is not set, and the runtime only runs sessions", call, errors.ErrUnsupported)

@@ -42,15 +42,15 @@ func (x *idCache) contains(kind idKind, id string) bool {
 	return x.ids[kind][id]
 }
 
-// replaceIDs replaces the cached IDs by ids. The caller must not modify ids afterwards.
+// replaceIDs replaces all cached IDs. The caller must not modify the map afterwards.
 func (x *idCache) replaceIDs(ids map[idKind]map[string]bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.ids, x.added = ids, 0
 }
 
-// addID caches the ID of a sandbox or container that was just created. It does nothing until replaceIDs has filled the cache.
-// After maxAdded calls it empties the cache, so that IDs of removed objects do not accumulate.
+// addID caches the ID of a new sandbox or container. It does nothing before the first call of replaceIDs. After maxAdded
+// calls it empties the cache, so that IDs of removed objects do not accumulate.
 func (x *idCache) addID(kind idKind, id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -62,8 +62,9 @@ func (x *idCache) addID(kind idKind, id string) {
 	}
 }
 
-// expandPrefixes is a gRPC interceptor that replaces abbreviated sandbox and container IDs in request by the full IDs before it
-// calls handle. A request fails if several IDs begin with the abbreviated ID. A list filter then matches nothing instead.
+// expandPrefixes is a gRPC interceptor that replaces abbreviated sandbox and container IDs in a request by the full IDs. If
+// several IDs begin with an abbreviated ID, the request fails. In the filter of a list request, such an ID stays
+// abbreviated, and the list is empty.
 func (s *Server) expandPrefixes(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
@@ -91,8 +92,9 @@ func (s *Server) expandPrefixes(
 	return answer, err
 }
 
-// expandPrefix returns the only ID of a sandbox or container that begins with prefix, or an error if several do. If no ID does or
-// the runtime cannot be listed, it returns prefix, and the runtime reports the unknown ID.
+// expandPrefix returns the full ID of the sandbox or container whose ID begins with prefix. If several IDs begin with
+// prefix, it returns an error. If no ID does, or the runtime cannot be listed, it returns prefix unchanged, and the runtime
+// then reports the unknown ID.
 func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (string, error) {
 	if prefix == "" || s.idCache.contains(kind, prefix) {
 		return prefix, nil
@@ -122,8 +124,8 @@ func collectIDs(snapshot cri.Snapshot) map[idKind]map[string]bool {
 	return ids
 }
 
-// matchPrefix returns the only one of ids that begins with prefix, or prefix itself if none does. It returns an error if several
-// ids begin with prefix and none equals it.
+// matchPrefix returns the ID that begins with prefix. If no ID does, it returns prefix. If several IDs begin with prefix and
+// none equals it, matchPrefix returns an error.
 func matchPrefix(kind idKind, ids map[string]bool, prefix string) (string, error) {
 	if ids[prefix] {
 		return prefix, nil
@@ -147,8 +149,8 @@ type idField struct {
 	id   *string
 }
 
-// idFields returns the fields of a request that contain the ID of an existing sandbox or container. It is nil for other requests,
-// in which IDs are not expanded.
+// idFields returns the fields of a request that contain the ID of an existing sandbox or container. For a request without
+// such fields it returns nil.
 func idFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.StopPodSandboxRequest:

@@ -49,8 +49,8 @@ func (r *runtimeService) PodSandboxStatus(
 	return &v1.PodSandboxStatusResponse{Status: cripb.EncodeSandboxStatus(&s)}, nil
 }
 
-// sandboxDetails returns the sandbox with this ID and all its details: from the status call if the runtime implements Inspector,
-// else from List.
+// sandboxDetails returns the sandbox with this ID, with all its details. It calls SandboxStatus if the runtime implements
+// Inspector, else List.
 func (s *Server) sandboxDetails(ctx context.Context, id string) (cri.Sandbox, error) {
 	if s.inspector != nil {
 		return s.inspector.SandboxStatus(ctx, id)
@@ -97,7 +97,7 @@ func (r *runtimeService) UpdatePodSandboxResources(
 	return &v1.UpdatePodSandboxResourcesResponse{}, err
 }
 
-// matchesFilter reports whether filter, a field of a list filter, is empty or equals value.
+// matchesFilter reports whether a value passes a filter. An empty filter accepts every value.
 func matchesFilter(filter, value string) bool { return filter == "" || filter == value }
 
 // matchesLabels reports whether labels contains all entries of selector.
