@@ -61,8 +61,8 @@ func (r *Runtime) Calls(ops ...string) []Call {
 	return calls
 }
 
-// recordCall records call, with the current time and the name of the object that call.ID identifies. It returns the record, for
-// recordResult.
+// recordCall records a call with the current time and the name of its object. It returns the record, which the caller later
+// passes to recordResult.
 func (r *Runtime) recordCall(call Call) *Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +79,8 @@ func (r *Runtime) recordCall(call Call) *Call {
 	return &call
 }
 
-// recordResult stores the error of a finished call in call, its record, and then wraps *err in a [cri.Error]. It does nothing if
-// *err is nil.
+// recordResult stores the error of a finished call in the record of the call, and wraps the error in a [cri.Error]. It does
+// nothing if *err is nil.
 func (r *Runtime) recordResult(call *Call, err *error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

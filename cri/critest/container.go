@@ -28,7 +28,7 @@ type container struct {
 	execs    map[*Call]context.CancelFunc // cancels the commands that run in the container
 }
 
-// CreateContainer creates a container and returns its ID. The container behaves as the Script that Options.Script returns for it.
+// CreateContainer creates a container and returns its ID. [Options.Script] determines how the container behaves.
 func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (id string, err error) {
 	call := r.recordCall(Call{Op: "CreateContainer", Name: podName(sandboxConfig.Pod) + "/" + config.Name})
 	defer r.recordResult(call, &err)
@@ -71,7 +71,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, sandboxID string, config 
 	return c.ID, nil
 }
 
-// newContainer returns a container in state created for config, in a sandbox with config sandboxConfig. The caller sets its ID.
+// newContainer returns a container in state created with these configs and this image. The caller sets its ID.
 func newContainer(config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig, img cri.Image) cri.Container {
 	c := cri.Container{
 		Name:        config.Name,
@@ -108,8 +108,8 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// startScript changes a created container to running and starts its script. It returns the running container, and as hook the
-// Started function of the script, which may be nil. The caller calls hook without the lock.
+// startScript changes a created container to running and starts its script. It returns the running container and the
+// function Script.Started, which may be nil. The caller calls that function without holding r.mu.
 func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,8 @@ func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Conta
 	return c.Container, c.script.Started, nil
 }
 
-// failStart gives a container that could not be started state exited, with the start error err, and returns err. r.mu is held.
+// failStart records that a container could not be started: its state becomes exited, with err as its message. failStart
+// returns err. r.mu is held.
 func (r *Runtime) failStart(ctr *container, err error) error {
 	ctr.State, ctr.FinishedAt = cri.ContainerExited, time.Now()
 	ctr.ExitCode, ctr.Reason, ctr.Message = codeStartError, reasonStartError, err.Error()
@@ -153,8 +154,9 @@ func (r *Runtime) failStart(ctr *container, err error) error {
 	return err
 }
 
-// StopContainer sends the stop signal: the container exits as Script.Stop specifies, or is killed after grace. It returns when
-// the container has exited. If ctx ends first, the kill is cancelled, but the signal remains sent.
+// StopContainer sends the stop signal to the container. The container exits as Script.Stop specifies, or is killed after the
+// grace period. StopContainer returns when the container has exited. If ctx ends first, the kill is cancelled, but the
+// signal remains sent.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) (err error) {
 	call := r.recordCall(Call{Op: "StopContainer", ID: id, Grace: grace})
 	defer r.recordResult(call, &err)
@@ -213,7 +215,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) (err error) {
 	return nil
 }
 
-// exitContainer records exit as the exit of a running container, and emits EventStopped. It does nothing if the container is not
+// exitContainer makes a running container exit as specified, and emits EventStopped. It does nothing if the container is not
 // running. r.mu is held.
 func (r *Runtime) exitContainer(ctr *container, exit Exit) {
 	if ctr.State != cri.ContainerRunning {

@@ -110,8 +110,8 @@ func (r *CRIO) addStopping(sandboxID string, n int) {
 	}
 }
 
-// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if sandboxID is empty. If ctx
-// ends first, it returns an error of the call op.
+// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if sandboxID is empty. If
+// ctx ends first, it returns a [cri.Error] with op as the name of the call.
 func (r *CRIO) awaitStops(ctx context.Context, op, sandboxID string) error {
 	for {
 		r.mu.Lock()
@@ -153,7 +153,7 @@ func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return r.SummaryRuntime.SandboxStats(ctx)
 }
 
-// StreamEvents calls fn for every later change of a sandbox or container, except for creations.
+// StreamEvents calls fn for every change of a sandbox or container after the call, except for creations.
 func (r *CRIO) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return r.SummaryRuntime.StreamEvents(ctx, func(e cri.Event) error {
 		if e.Type == cri.EventCreated {

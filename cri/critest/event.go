@@ -67,8 +67,8 @@ func (r *Runtime) BreakStreams(err error) {
 	}
 }
 
-// publishEvent queues an event of type t for all open streams. id is the sandbox or container that changed, and pod its pod. r.mu
-// is held, so that events have the order of the changes.
+// publishEvent queues an event for all open streams. id is the ID of the sandbox or container that changed, and pod is its
+// pod. r.mu is held, so that events have the order of the changes.
 func (r *Runtime) publishEvent(t cri.EventType, id string, pod cri.PodIdentity) {
 	if len(r.streams) == 0 {
 		return

@@ -14,7 +14,8 @@ import (
 // ExecFunc plays a command inside a container and returns its output and exit code.
 type ExecFunc func(ctx context.Context, cmd []string) (cri.ExecResult, error)
 
-// ExecSync returns the result of Script.Exec of the container. The context of Script.Exec is cancelled when the container exits.
+// ExecSync returns the result of the function Script.Exec of the container. It cancels the context of that function when the
+// container exits.
 func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (res cri.ExecResult, err error) {
 	call := r.recordCall(Call{Op: "ExecSync", ID: containerID})
 	defer r.recordResult(call, &err)
@@ -48,8 +49,8 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 	return res, err
 }
 
-// registerExec registers call as a command that runs in the container with this ID, and returns the container. cancel is called
-// when the container exits. If the container is not running, registerExec returns an error.
+// registerExec registers a command that runs in the container with this ID, and returns the container. When the container
+// exits, the runtime calls cancel. If the container is not running, registerExec returns an error.
 func (r *Runtime) registerExec(id string, call *Call, cancel context.CancelFunc) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -57,8 +57,8 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// List lists the sandboxes and containers of the wrapped runtime. f.ListFunc, if set, replaces the call, and f.Around, if set,
-// decides whether the call is made.
+// List lists the sandboxes and containers of the wrapped runtime. The function f.ListFunc, if set, replaces the call.
+// f.Around may skip the call.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
@@ -68,8 +68,8 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	})
 }
 
-// RunSandbox runs a sandbox in the wrapped runtime. f.RunSandboxFunc, if set, replaces the call, and f.Around, if set, decides
-// whether the call is made.
+// RunSandbox runs a sandbox in the wrapped runtime. The function f.RunSandboxFunc, if set, replaces the call. f.Around may
+// skip the call.
 func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
@@ -79,20 +79,20 @@ func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	})
 }
 
-// StopSandbox stops a sandbox of the wrapped runtime. f.StopSandboxFunc, if set, replaces the call, and f.Around, if set, decides
-// whether the call is made.
+// StopSandbox stops a sandbox of the wrapped runtime. The function f.StopSandboxFunc, if set, replaces the call. f.Around
+// may skip the call.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
-// RemoveSandbox removes a sandbox of the wrapped runtime. f.RemoveSandboxFunc, if set, replaces the call, and f.Around, if set,
-// decides whether the call is made.
+// RemoveSandbox removes a sandbox of the wrapped runtime. The function f.RemoveSandboxFunc, if set, replaces the call.
+// f.Around may skip the call.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
-// CreateContainer creates a container in the wrapped runtime. f.CreateContainerFunc, if set, replaces the call, and f.Around, if
-// set, decides whether the call is made.
+// CreateContainer creates a container in the wrapped runtime. The function f.CreateContainerFunc, if set, replaces the call.
+// f.Around may skip the call.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
 		if f.CreateContainerFunc != nil {
@@ -102,14 +102,14 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *
 	})
 }
 
-// StartContainer starts a container of the wrapped runtime. f.StartContainerFunc, if set, replaces the call, and f.Around, if
-// set, decides whether the call is made.
+// StartContainer starts a container of the wrapped runtime. The function f.StartContainerFunc, if set, replaces the call.
+// f.Around may skip the call.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
-// StopContainer stops a container of the wrapped runtime. f.StopContainerFunc, if set, replaces the call, and f.Around, if set,
-// decides whether the call is made.
+// StopContainer stops a container of the wrapped runtime. The function f.StopContainerFunc, if set, replaces the call.
+// f.Around may skip the call.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
@@ -120,14 +120,14 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 	return err
 }
 
-// RemoveContainer removes a container of the wrapped runtime. f.RemoveContainerFunc, if set, replaces the call, and f.Around, if
-// set, decides whether the call is made.
+// RemoveContainer removes a container of the wrapped runtime. The function f.RemoveContainerFunc, if set, replaces the call.
+// f.Around may skip the call.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// callWithFault calls fault or, if fault is nil, call for the object with this ID. Faults.Around, if set, decides whether the
-// call, whose CRI name is op, is made.
+// callWithFault calls the function fault or, if it is nil, the function call. Faults.Around may skip the call. op is the CRI
+// name of the call, and id the ID of its object.
 func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
@@ -140,8 +140,8 @@ func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	return err
 }
 
-// callAround returns the result of call. faults.Around, if set, decides whether call is called. It gets op and id, the CRI name
-// of the call and the ID of its object.
+// callAround returns the result of the function call. If faults.Around is set, it may skip the call. op is the CRI name of
+// the call, and id the ID of its object.
 func callAround[T any](ctx context.Context, faults *Faults, op, id string, call func() (T, error)) (result T, err error) {
 	if faults.Around == nil {
 		return call()

@@ -90,8 +90,8 @@ func (r *Runtime) ImageUsage(ctx context.Context) (u cri.ImageUsage, err error) 
 	}}}, nil
 }
 
-// PullImage stores the image that Options.Pull returns, and returns the reference for CreateContainer. Without Options.Pull it
-// stores an image of size zero.
+// PullImage stores the image that Options.Pull returns. If Options.Pull is nil, it stores an image of size zero. It returns
+// the reference to pass to CreateContainer.
 func (r *Runtime) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, _ *cri.SandboxConfig) (ref string, err error) {
 	call := r.recordCall(Call{Op: "PullImage", Name: image.Image})
 	defer r.recordResult(call, &err)
@@ -126,8 +126,8 @@ func (r *Runtime) storeImage(img cri.Image) {
 	r.images = append(r.images, img)
 }
 
-// imageForContainer returns the image that a new container uses. If the image is missing, it returns an error or, if
-// Options.Images is not set, adds the image. r.mu is held.
+// imageForContainer returns the image that a new container uses. If the image is missing, it returns an error. If
+// Options.Images is not set, it adds a missing image instead. r.mu is held.
 func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
 	if i := r.findImage(image.Image); i >= 0 {
 		return r.images[i], nil
@@ -140,7 +140,7 @@ func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
 	return img, nil
 }
 
-// imageRef returns the reference of img that the CreateContainer call contains: the first digest or, without digests, the ID.
+// imageRef returns the reference with which CreateContainer identifies img: its first digest or, without digests, its ID.
 func imageRef(img cri.Image) string {
 	if len(img.RepoDigests) > 0 {
 		return img.RepoDigests[0]

@@ -77,21 +77,21 @@ func (i *Interceptor) halfLatency(op, id string) time.Duration {
 	return max(i.Latency(op, id), 0) / 2
 }
 
-// interceptCall calls call, a method of the wrapped runtime, for the object with this ID. i.Latency delays the call, whose CRI
-// name is op, and i.Around can replace it.
+// interceptCall calls a method of the wrapped runtime. i.Latency delays the call, and i.Around can replace it. op is the CRI
+// name of the call, and id the ID of its object.
 func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call func(context.Context, string) error) error {
 	_, err := interceptResult(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
 	return err
 }
 
-// interceptResultByID returns the result of call, a method of the wrapped runtime, for the object with this ID.
-// interceptor.Latency delays the call, whose CRI name is op, and interceptor.Around can replace it.
+// interceptResultByID returns the result of a method of the wrapped runtime. interceptor.Latency delays the call, and
+// interceptor.Around can replace it. op is the CRI name of the call, and id the ID of its object.
 func interceptResultByID[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
 	return interceptResult(ctx, interceptor, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
-// interceptResult returns the result of call, a method of the wrapped runtime. interceptor.Latency delays the call, and
-// interceptor.Around can replace it. Both get op and id, the CRI name of the call and the ID of its object.
+// interceptResult returns the result of a method of the wrapped runtime. interceptor.Latency delays the call, and
+// interceptor.Around can replace it. op is the CRI name of the call, and id the ID of its object.
 func interceptResult[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
 	// Buffered, because Around may return before it has made the call: the result is then dropped.
 	result := make(chan T, 1)

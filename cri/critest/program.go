@@ -21,7 +21,7 @@ type program struct {
 	args  []string
 }
 
-// exitsOnTERM returns a program that prints "ready", and on SIGTERM exits with code.
+// exitsOnTERM returns a program that prints "ready". It exits with this code when it receives SIGTERM.
 func exitsOnTERM(code int) program {
 	return program{
 		name:  "forever",
@@ -30,7 +30,7 @@ func exitsOnTERM(code int) program {
 	}
 }
 
-// exitsAfter returns a program that waits for delay and then exits with code.
+// exitsAfter returns a program that exits with this code after the delay.
 func exitsAfter(delay time.Duration, code int) program {
 	return program{
 		name:  "exits",
@@ -47,8 +47,8 @@ func ignoresTERM() program {
 	}
 }
 
-// killsItself returns a program that sends itself signal n. It must share the host's PID namespace: as process 1 of its own
-// namespace it would not receive signals from inside.
+// killsItself returns a program that sends itself the signal with number n. It must share the host's PID namespace: as
+// process 1 of its own namespace it would not receive signals from inside.
 func killsItself(n int) program {
 	return program{
 		name:  "signals",
@@ -83,7 +83,7 @@ func printsLines() program {
 	}
 }
 
-// printsAndExits returns a command for ExecSync that prints to stdout and stderr and exits with code.
+// printsAndExits returns a command for ExecSync that prints to stdout and stderr and exits with this code.
 func printsAndExits(code int) program {
 	return program{
 		name:  "answers",
@@ -92,13 +92,14 @@ func printsAndExits(code int) program {
 	}
 }
 
-// runsForever returns a command for ExecSync that does not exit. Its command line contains mark, so that findsProcess finds it.
+// runsForever returns a command for ExecSync that does not exit. Its command line contains the text mark, by which
+// [findsProcess] finds it.
 func runsForever(mark string) program {
 	return program{name: "lingers", shell: `while :; do sleep 1; done`, args: []string{mark}}
 }
 
-// findsProcess returns a command for ExecSync that succeeds if some process has mark in its command line. The command itself does
-// not match, because it contains mark as a pattern with brackets.
+// findsProcess returns a command for ExecSync that succeeds if a process has the text mark in its command line. The command
+// itself does not match, because its own command line contains the text as a pattern with brackets.
 func findsProcess(mark string) program {
 	return program{
 		name:  "finds",
@@ -115,8 +116,8 @@ func (p program) argv(shell string) []string {
 	return append([]string{shell, "-c", p.shell, p.name}, p.args...)
 }
 
-// SuiteScript returns the [Script] that simulates the program of the container config, one of the programs of [TestRuntime]. Use
-// it as Options.Script of a [Runtime] that TestRuntime tests.
+// SuiteScript returns the [Script] that simulates a program of the [TestRuntime] suite. Use it as Options.Script of a
+// [Runtime] that TestRuntime tests.
 func SuiteScript(config *cri.ContainerConfig) Script {
 	if len(config.Command) > 0 && config.Command[0] == noProgram {
 		return FailStart(fs.ErrNotExist)
@@ -140,7 +141,7 @@ func SuiteScript(config *cri.ContainerConfig) Script {
 	return s
 }
 
-// suiteExec simulates the commands that the suite runs with ExecSync.
+// suiteExec simulates the commands that the TestRuntime suite runs with ExecSync.
 func suiteExec(ctx context.Context, cmd []string) (cri.ExecResult, error) {
 	name, arg := suiteProgram(cmd)
 	switch name {
@@ -155,8 +156,8 @@ func suiteExec(ctx context.Context, cmd []string) (cri.ExecResult, error) {
 	return cri.ExecResult{}, nil
 }
 
-// suiteProgram returns the name of the program in the command line argv, which program.argv built. arg returns the program's
-// argument of this number, counted from 1, or "". The name is empty for another command line.
+// suiteProgram returns the name of the suite program in a command line that program.argv built. The function arg returns the
+// argument with a number, counted from 1, or "" if it is missing. If argv is too short, the name is empty and arg is nil.
 func suiteProgram(argv []string) (name string, arg func(int) string) {
 	if len(argv) < 4 {
 		return "", nil

@@ -130,8 +130,8 @@ func (r *Runtime) ListPod(ctx context.Context, uid string) (p cri.Pod, err error
 	return r.podObjects(cri.PodIdentity{UID: uid}), nil
 }
 
-// Container returns the container that ref names, and false if there is none. ref is a container ID or, for the newest container
-// of a name, "pod/container", where pod is the name or UID of the pod. The call is not recorded in Calls.
+// Container returns a container, and false if it does not exist. ref is a container ID, or "pod/container" for the newest
+// container with that name. In that form, pod is the name or UID of the pod. The call is not recorded in Calls.
 func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,12 +142,12 @@ func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	return c.Container, true
 }
 
-// Kill makes a running container exit with code, like a crash. ref is a container ID or name as in [Runtime.Container], or a
-// sandbox ID. A killed sandbox becomes not ready, but its containers run until StopSandbox.
+// Kill makes a running container exit with this exit code, like a crash. ref is a container ID or name as in
+// [Runtime.Container], or a sandbox ID. A killed sandbox becomes not ready, but its containers run until StopSandbox.
 func (r *Runtime) Kill(ref string, code int32) error { return r.KillWith(ref, Exit{Code: code}) }
 
-// KillWith makes a running container exit as exit specifies, for example with reason OOMKilled, after exit.After. ref has the
-// forms of [Runtime.Kill].
+// KillWith makes a running container exit as specified, for example with reason OOMKilled. If exit.After is positive, the
+// container exits after that time, and KillWith does not wait for it. ref has the forms of [Runtime.Kill].
 func (r *Runtime) KillWith(ref string, exit Exit) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func (r *Runtime) KillWith(ref string, exit Exit) error {
 	return nil
 }
 
-// resolveContainer returns the container that ref names, an ID or "pod/container" as in [Runtime.Container], or nil. r.mu is
+// resolveContainer returns the container with this reference, or nil. ref has the forms of [Runtime.Container]. r.mu is
 // held.
 func (r *Runtime) resolveContainer(ref string) *container {
 	if c := r.containerByID(ref); c != nil {
@@ -200,7 +200,7 @@ func (r *Runtime) containerByID(id string) *container {
 	return c
 }
 
-// podObjects returns the sandboxes and containers of the pod with the UID of id. r.mu is held.
+// podObjects returns the sandboxes and containers of the pod with id.UID. r.mu is held.
 func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	p := cri.Pod{PodIdentity: id, Time: time.Now()}
 	for _, sb := range r.sandboxes {
@@ -217,7 +217,8 @@ func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	return p
 }
 
-// newID returns an ID that was never used: words joined by dashes, and a number if that ID exists. r.mu is held.
+// newID returns an unused ID, which consists of the words joined by dashes. If that ID was used before, newID appends a
+// number. r.mu is held.
 func (r *Runtime) newID(words ...string) string {
 	for {
 		id := strings.Join(words, "-")

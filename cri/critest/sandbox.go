@@ -122,8 +122,8 @@ func (r *Runtime) setNotReady(sb *sandbox) {
 	}
 }
 
-// allocateAddr returns a free address of the pod range: the next after the address allocated last. It starts over at the end of
-// the range, so that a released address is reused late. r.mu is held.
+// allocateAddr returns a free address of the pod range: the next free address after the last result. At the end of the range
+// it starts over, so that a released address is reused late. r.mu is held.
 func (r *Runtime) allocateAddr() (netip.Addr, error) {
 	first := r.opts.PodCIDR.Masked().Addr().Next()
 	addr := r.lastAddr

@@ -46,12 +46,12 @@ type Script struct {
 	Attach AttachFunc
 }
 
-// ExitAfter returns a script whose container exits by itself with code, when it has run for the duration d.
+// ExitAfter returns a script whose container runs for the duration d, and then exits with this code.
 func ExitAfter(d time.Duration, code int32) Script {
 	return Script{Exit: &Exit{After: d, Code: code}}
 }
 
-// OOMAfter returns a script whose container is killed by the OOM killer, when it has run for the duration d.
+// OOMAfter returns a script whose container runs for the duration d, and is then killed by the OOM killer.
 func OOMAfter(d time.Duration) Script {
 	return Script{Exit: &Exit{After: d, Code: codeKilled, Reason: reasonOOMKilled}}
 }
@@ -61,7 +61,7 @@ func IgnoreTERM() Script {
 	return Script{Stop: &Exit{After: Never}}
 }
 
-// ExitAfterStop returns a script whose container exits with code, when d has passed since the stop signal.
+// ExitAfterStop returns a script whose container exits with this code, at the time d after the stop signal.
 func ExitAfterStop(d time.Duration, code int32) Script {
 	return Script{Stop: &Exit{After: d, Code: code}}
 }
@@ -71,8 +71,8 @@ func FailStart(err error) Script {
 	return Script{StartError: err}
 }
 
-// FailFirst returns a function for [Options.Script]. It returns script for the attempts 0 to n-1 of each container, and a script
-// that runs until it is stopped for later attempts.
+// FailFirst returns a function for [Options.Script]. The first n attempts of each container run the given script. Later
+// attempts run until they are stopped.
 func FailFirst(n uint32, script Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script {
 		if c.Attempt < n {
@@ -82,8 +82,8 @@ func FailFirst(n uint32, script Script) func(*cri.ContainerConfig) Script {
 	}
 }
 
-// ByName returns a function for [Options.Script] that returns the entry of scripts for the name of the container. Other
-// containers get the zero Script, which runs until it is stopped.
+// ByName returns a function for [Options.Script] that selects the script by the name of the container. A container whose
+// name is not in the map runs until it is stopped.
 func ByName(scripts map[string]Script) func(*cri.ContainerConfig) Script {
 	return func(c *cri.ContainerConfig) Script { return scripts[c.Name] }
 }
@@ -110,8 +110,8 @@ func (e Exit) reasonOrDefault() string {
 	}
 }
 
-// exitOnSignal returns how the container exits after the stop signal sig: as s.Stop specifies, or with code 128 plus the signal
-// number.
+// exitOnSignal returns the exit of a container after the stop signal. It is s.Stop or, if that is nil, an exit with code 128
+// plus the number of the signal.
 func (s Script) exitOnSignal(sig cri.Signal) Exit {
 	if s.Stop != nil {
 		return *s.Stop

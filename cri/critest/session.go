@@ -31,8 +31,8 @@ var (
 	_ cri.PodCIDRSetter = (*Runtime)(nil)
 )
 
-// RunExec simulates cmd with Script.Session of the container or, if Session is nil, with Script.Exec, whose output it copies to
-// session. It returns the exit code.
+// RunExec simulates a command with the function Script.Session of the container. If that is nil, it uses Script.Exec, and
+// copies the output to the session. RunExec returns the exit code.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	ended, err := r.runSession(ctx, "Exec", containerID, func(ctx context.Context, script Script) error {
 		if script.Session != nil {
@@ -64,8 +64,8 @@ func writeOutput(w io.Writer, data []byte) error {
 	return err
 }
 
-// RunAttach simulates an attached client with Script.Attach of the container. If Attach is nil, it waits until the container
-// exits.
+// RunAttach simulates an attached client with the function Script.Attach of the container. If that is nil, it waits until
+// the container exits.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.runSession(ctx, "Attach", containerID, func(ctx context.Context, script Script) error {
 		if script.Attach == nil {
@@ -76,8 +76,8 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri
 	return err
 }
 
-// runSession calls play with the script of a running container, as a session of kind op. When the container exits, it cancels the
-// context of play, and ended is true.
+// runSession calls the function play with the script of a running container, and records the call as op. When the container
+// exits, it cancels the context of play and returns true.
 func (r *Runtime) runSession(ctx context.Context, op, id string, play func(context.Context, Script) error) (ended bool, err error) {
 	call := r.recordCall(Call{Op: op, ID: id})
 	defer r.recordResult(call, &err)
@@ -153,7 +153,7 @@ func (r *Runtime) Checkpoint(ctx context.Context, containerID, _ string, _ time.
 	return err
 }
 
-// SetPodCIDRs sets the range from which new sandboxes get their addresses: the first of cidrs.
+// SetPodCIDRs sets the range from which new sandboxes get their addresses. It uses only the first of the CIDRs.
 func (r *Runtime) SetPodCIDRs(ctx context.Context, cidrs []netip.Prefix) (err error) {
 	call := r.recordCall(Call{Op: "UpdateRuntimeConfig"})
 	defer r.recordResult(call, &err)

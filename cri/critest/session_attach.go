@@ -25,8 +25,8 @@ func (t *sessionTestCase) startAttach(ctx context.Context, id string, session cr
 	return done
 }
 
-// awaitReturn waits until done receives the error of RunAttach, and returns it. After a minute the test fails, as a violation of
-// rule.
+// awaitReturn waits until the channel receives the error of RunAttach, and returns that error. If it takes a minute, the
+// test fails and quotes rule.
 func (t *sessionTestCase) awaitReturn(done chan error, rule string) error {
 	t.Helper()
 	select {
@@ -38,8 +38,8 @@ func (t *sessionTestCase) awaitReturn(done chan error, rule string) error {
 	}
 }
 
-// writeUntilAnswered writes line to keyboard, repeatedly, until answered returns true. Input written before the runtime has
-// attached the client may be lost, and nothing signals that it is attached.
+// writeUntilAnswered writes the line repeatedly until answered returns true. A single write could be lost, because nothing
+// signals that the runtime has attached the client.
 func (t *sessionTestCase) writeUntilAnswered(keyboard io.Writer, line string, answered func() bool) {
 	t.Helper()
 	t.Until(ruleAttach, func() (bool, string) {

@@ -47,7 +47,7 @@ func execCodes(t *sessionTestCase) {
 	}
 }
 
-// execFiles tests a command that reads 4 MiB from stdin and writes them to stdout at the same time, as for kubectl cp.
+// execFiles tests a command that copies 4 MiB from stdin to stdout, as kubectl cp does.
 func execFiles(t *sessionTestCase) {
 	id := t.startContainer(sleepsUntilTERM(), nil)
 	data := make([]byte, 4<<20)

@@ -53,7 +53,8 @@ func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, sessi
 	})
 }
 
-// RunPortForward forwards conn to a port of the sandbox with the wrapped runner. It closes conn even if Around skips the session.
+// RunPortForward forwards a connection to a port of the sandbox with the wrapped runner. It closes conn even if Around skips
+// the session.
 func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	defer conn.Close()
 	return f.runSession(ctx, "PortForward", sandboxID, func(ctx context.Context, l *sessionFault) error {
@@ -61,8 +62,8 @@ func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, po
 	})
 }
 
-// runSession calls session, through Around if it is set. The passed context ends when the session breaks. The passed fault has
-// the latency and the byte limit of the session's streams.
+// runSession calls the function session, unless f.Around skips the call. The context of the function ends when the session
+// breaks. Its sessionFault has the latency and the byte limit of the streams.
 func (f *SessionFaults) runSession(ctx context.Context, op, id string, session func(context.Context, *sessionFault) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,8 +103,8 @@ type sessionFault struct {
 	breakSession func()
 }
 
-// takeBytes subtracts n bytes from the byte limit of the session, and returns how many of them may be transferred. At the limit
-// it breaks the session. If fewer than n bytes may be transferred, it returns an error too.
+// takeBytes takes n bytes from the byte limit of the session. It returns the number of bytes that may be transferred, and an
+// error if that is less than n. At the limit it breaks the session.
 func (l *sessionFault) takeBytes(n int) (int, error) {
 	for {
 		left := l.remaining.Load()
@@ -124,7 +125,7 @@ func (l *sessionFault) takeBytes(n int) (int, error) {
 	}
 }
 
-// wrapStreams returns session with streams that have the latency and the byte limit of l.
+// wrapStreams returns the session with streams that have the latency and the byte limit of l.
 func (l *sessionFault) wrapStreams(ctx context.Context, session cri.Session) cri.Session {
 	if session.Stdin != nil {
 		session.Stdin = faultyReader{ctx, session.Stdin, l}

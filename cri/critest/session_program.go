@@ -43,7 +43,7 @@ func sleepsUntilTERM() sessionProgram {
 	}}
 }
 
-// printsToBothStreams returns a program that prints to stdout and stderr and exits with code.
+// printsToBothStreams returns a program that prints to stdout and stderr and exits with this code.
 func printsToBothStreams(code int) sessionProgram {
 	return sessionProgram{name: "both", shell: `echo out; echo err >&2; exit "$1"`, args: []string{strconv.Itoa(code)}, play: func(_ context.Context, arg func(int) string, s cri.Session) int {
 		writeString(s.Stdout, "out\n")
@@ -88,8 +88,8 @@ func checksTerminal() sessionProgram {
 	}}
 }
 
-// runsForeverWithChild returns a program that starts a child process and does not exit. The command lines of program and child
-// contain mark.
+// runsForeverWithChild returns a program that starts a child process and does not exit. The command lines of program and
+// child contain the text mark.
 func runsForeverWithChild(mark string) sessionProgram {
 	return sessionProgram{name: "lingers", shell: `(while :; do sleep 1; done) & echo ready; while :; do sleep 1; done`, args: []string{mark}, play: func(ctx context.Context, _ func(int) string, s cri.Session) int {
 		writeString(s.Stdout, "ready\n")
@@ -125,8 +125,8 @@ func writeString(w io.Writer, words string) {
 	}
 }
 
-// awaitTerminalSize waits until session.Resize yields terminalSize, and reports whether session has a terminal. It returns false
-// if ctx ends or Resize is closed first.
+// awaitTerminalSize waits until the client sets terminalSize, and reports whether the session has a TTY. It returns false if
+// ctx ends or session.Resize is closed first.
 func awaitTerminalSize(ctx context.Context, session cri.Session) bool {
 	for {
 		select {

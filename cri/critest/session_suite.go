@@ -115,8 +115,8 @@ func newSessionTestCase(t *testing.T, fixture SessionFixture) *sessionTestCase {
 	return tr
 }
 
-// startContainer starts a container that runs prog, and returns its ID. Before the call, change, if not nil, may modify the
-// container's config. The container is removed with the sandbox of the test.
+// startContainer starts a container that runs prog, and returns its ID. The function change may modify the config before the
+// container is created; it may be nil. The container is removed with the sandbox of the test.
 func (t *sessionTestCase) startContainer(prog sessionProgram, change func(*cri.ContainerConfig)) string {
 	t.Helper()
 	c := &cri.ContainerConfig{
@@ -143,7 +143,7 @@ func (t *sessionTestCase) startContainer(prog sessionProgram, change func(*cri.C
 	return id
 }
 
-// execProgram runs prog in the container with this ID, and returns the results of RunExec.
+// execProgram runs a program in the container with this ID, and returns the results of RunExec.
 func (t *sessionTestCase) execProgram(id string, prog sessionProgram, session cri.Session) (int, error) {
 	return t.run.RunExec(t.ctx, id, prog.argv(), session)
 }
@@ -191,7 +191,7 @@ func (t *sessionTestCase) awaitOutput(out *outputBuffer, want, rule string) {
 	})
 }
 
-// quoteTruncated returns s in quotes. A long s is shortened to its first and last 100 bytes.
+// quoteTruncated returns s in quotes. It shortens a long text to its first and last 100 bytes.
 func quoteTruncated(s string) string {
 	if len(s) > 300 {
 		s = s[:100] + " ... " + s[len(s)-100:]

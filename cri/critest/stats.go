@@ -92,7 +92,8 @@ func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, e
 	return stats, nil
 }
 
-// usage returns the stats, from Options.Usage, of each running container for which match returns true. r.mu is held.
+// usage returns the stats of each running container for which match returns true. [Options.Usage] supplies them. r.mu is
+// held.
 func (r *Runtime) usage(match func(*container) bool) []cri.ContainerStats {
 	var stats []cri.ContainerStats
 	for _, c := range r.containers {

@@ -61,7 +61,7 @@ func (w *eventWatch) awaitCanary() {
 	})
 }
 
-// findEvent returns the first received event of type typ for the object with this ID. The result is false if there is none.
+// findEvent returns the first received event of this type for the object with this ID, and false if there is none.
 func (w *eventWatch) findEvent(id string, typ cri.EventType) (cri.Event, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *eventWatch) findEvent(id string, typ cri.EventType) (cri.Event, bool) {
 	return cri.Event{}, false
 }
 
-// awaitEvent waits for an event of type typ for the object with this ID. It checks that the pod of the event is the pod of
+// awaitEvent waits for an event of this type for the object with this ID. It checks that the pod of the event is the pod of
 // config.
 func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.EventType) {
 	w.t.Helper()
@@ -86,7 +86,7 @@ func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.Ev
 	})
 }
 
-// eventsOrder tests that each change of a sandbox or container yields its event, by waiting for each event before the next
+// eventsOrder tests that each change of a sandbox or container yields its event. It waits for each event before the next
 // change. A runtime may omit EventCreated.
 func eventsOrder(t *testCase) {
 	w := t.watchEvents()

@@ -42,8 +42,8 @@ func listFields(t *testCase) {
 	t.Hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
 }
 
-// requireEntries fails the test unless got contains all entries of want. got may have more entries, which the runtime added.
-// subject names the map in the failure.
+// requireEntries fails the test unless the map got contains all entries of want. got may have more entries, which the
+// runtime added. The failure calls the map subject.
 func (t *testCase) requireEntries(subject string, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
@@ -109,8 +109,8 @@ func listManyAtOnce(t *testCase) {
 	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
-// runPodLifecycle creates, starts, stops and removes a pod with the sandbox config. It returns the first error and does not end
-// the test, because it runs in a goroutine.
+// runPodLifecycle creates, starts, stops and removes a pod with this config. It returns the first error. It does not fail
+// the test, because it runs in its own goroutine.
 func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
 	sandbox, err := t.tryRunSandbox(config)
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
 	return t.rt.RemoveSandbox(t.ctx, sandbox)
 }
 
-// describePod returns a text that lists the sandboxes and containers of a pod in order of their IDs.
+// describePod returns a text that lists the sandboxes and containers of a pod, sorted by ID.
 func describePod(pod cri.Pod) string {
 	var all []string
 	for _, sb := range pod.Sandboxes {

@@ -119,7 +119,7 @@ func containerLogReopened(t *testCase) {
 	}
 }
 
-// awaitLines waits until the log file at path has at least want lines.
+// awaitLines waits until the log file at path has at least this number of lines.
 func (t *testCase) awaitLines(path string, want int) {
 	t.Helper()
 	t.Until(ruleReopen, func() (bool, string) {
@@ -129,8 +129,8 @@ func (t *testCase) awaitLines(path string, want int) {
 	})
 }
 
-// readLog returns the output of each stream in log, the content of a CRI log file. It returns an error for a line that violates
-// the format, or whose time is before begin or in the future.
+// readLog parses the content of a CRI log file, and returns the output of each stream. It returns an error for a line that
+// violates the format, or whose time is in the future or before begin.
 func readLog(log string, begin time.Time) (map[string]string, error) {
 	streams := map[string]string{}
 	for n, line := range strings.Split(strings.TrimSuffix(log, "\n"), "\n") {

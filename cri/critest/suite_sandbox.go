@@ -69,8 +69,8 @@ func sandboxName(t *testCase) {
 	t.Hold(again != id, ruleRunSandbox, "a new sandbox has the ID of a removed one")
 }
 
-// requireNameTaken checks the results got and err of a create call that used the name of an existing object. The call must either
-// return id, the ID of that object, or ErrAlreadyExists. call names the call in the failure.
+// requireNameTaken checks the results of a create call that used the name of an existing object. It fails the test unless
+// the call returned id, the ID of that object, or ErrAlreadyExists. The failure quotes call.
 func (t *testCase) requireNameTaken(got, id string, err error, call string) {
 	t.Helper()
 	if err == nil {

@@ -67,7 +67,7 @@ func (s SummaryRuntime) ContainerStatus(ctx context.Context, id string) (status 
 	return c.Container, nil
 }
 
-// hideDetails clears those fields of the listed objects that package cri marks "detail".
+// hideDetails clears the fields that the docs of package cri mark "detail".
 func hideDetails(sandboxes []cri.Sandbox, containers []cri.Container) {
 	for i := range sandboxes {
 		sandboxes[i].IPs, sandboxes[i].Namespaces = nil, cri.NamespaceOptions{}

@@ -75,8 +75,8 @@ func (t *testCase) removePods() {
 	clear(t.pods)
 }
 
-// requireError fails the test unless err matches want and is a *cri.Error that names its call. rule and call are quoted in the
-// failure.
+// requireError fails the test unless err wraps want and is a *cri.Error with the name of its call. The failure quotes rule
+// and call.
 func (t *testCase) requireError(err, want error, rule, call string) {
 	t.Helper()
 	t.Hold(errors.Is(err, want), rule, "%s: error is %v, want one that is %q", call, err, want)
@@ -109,8 +109,8 @@ func (t *testCase) newPodConfig() *cri.SandboxConfig {
 	return s
 }
 
-// newContainerConfig returns the config of a container with this name that runs prog in the sandbox of sandboxConfig. It has the
-// labels that the kubelet sets.
+// newContainerConfig returns the config of a container with this name that runs prog. The container has the labels that the
+// kubelet sets.
 func (t *testCase) newContainerConfig(sandboxConfig *cri.SandboxConfig, name string, prog program) *cri.ContainerConfig {
 	return &cri.ContainerConfig{
 		Name:        name,
@@ -138,8 +138,8 @@ func (t *testCase) namespaceOptions() cri.NamespaceOptions {
 	return n
 }
 
-// tryRunSandbox runs a sandbox and returns the error of RunSandbox. Before the call, Fixture.Adjust may change config, and its
-// log directory is created. The sandbox is removed at the end of the test.
+// tryRunSandbox runs a sandbox and returns the error of RunSandbox. First it lets Fixture.Adjust change config, and creates
+// the log directory. The sandbox is removed at the end of the test.
 func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(config, nil)
@@ -168,8 +168,8 @@ func (t *testCase) runSandbox(config *cri.SandboxConfig) string {
 	return id
 }
 
-// tryCreateContainer creates a container and returns the error of CreateContainer. Before the call, Fixture.Adjust may change the
-// configs, and the log directory of the container is created.
+// tryCreateContainer creates a container and returns the error of CreateContainer. First it lets Fixture.Adjust change the
+// configs, and creates the log directory of the container.
 func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.SandboxConfig, config *cri.ContainerConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(sandboxConfig, config)
@@ -186,8 +186,8 @@ func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.Sandbox
 	return id, err
 }
 
-// checkConfigUnchanged runs call and returns its error. If call has modified cfg, the test fails. It does not stop at once,
-// because some calls are made outside the goroutine of the test.
+// checkConfigUnchanged runs the function call and returns its error. It fails the test if the function has modified cfg. It
+// does not stop the test at once, because some calls are made outside the goroutine of the test.
 func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 	before, err := json.Marshal(cfg)
 	if err != nil {
@@ -256,8 +256,8 @@ func (t *testCase) listPod(uid string) cri.Pod {
 	return snap.Pod(uid)
 }
 
-// findContainer returns the container that List reports for this ID. The result is false if there is none. A runtime that is an
-// Inspector lists no details.
+// findContainer returns the container that List reports for this ID, and false if there is none. If the runtime implements
+// Inspector, the result has no details.
 func (t *testCase) findContainer(id string) (cri.Container, bool) {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)

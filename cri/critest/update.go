@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// UpdateContainer sets the non-zero fields of resources in the resources of the container. As in containerd, it ignores
-// annotations.
+// UpdateContainer changes the resources of a container. Fields that are zero in resources keep their previous values. As in
+// containerd, annotations are ignored.
 func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *cri.Resources, _ map[string]string) (err error) {
 	call := r.recordCall(Call{Op: "UpdateContainerResources", ID: id})
 	defer r.recordResult(call, &err)
@@ -45,7 +45,7 @@ func (r *Runtime) UpdateSandbox(ctx context.Context, id string, _, _ *cri.Resour
 	return nil
 }
 
-// mergeResources returns a copy of old in which the non-zero fields of change are replaced. It does not modify old, because
+// mergeResources returns a copy of old into which the non-zero fields of change are copied. It does not modify old, because
 // earlier lists refer to it.
 func mergeResources(old, change *cri.Resources) *cri.Resources {
 	if old == nil || change == nil {
