@@ -61,8 +61,8 @@ func (c *logChain) closeFiles() {
 	}
 }
 
-// openFirst opens the first file to read, and skips the lines before the last TailLines lines. It starts with the oldest rotated
-// file if IncludeRotated is set, else with the current file.
+// openFirst opens the first file to read: the oldest rotated file if IncludeRotated is set, else the current file. It skips
+// the lines before the last TailLines lines.
 func (c *logChain) openFirst(ctx context.Context) error {
 	found, err := listRotated(c.path)
 	if err != nil {
@@ -95,8 +95,8 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	return err
 }
 
-// openAfter opens the oldest rotated file whose key, the time in its name, is after previousKey. If there is none, it opens the
-// current file.
+// openAfter opens the oldest rotated file whose key, the time in the file name, is after previousKey. If there is none, it
+// opens the current file.
 func (c *logChain) openAfter(previousKey string) error {
 	for {
 		found, err := listRotated(c.path)
@@ -125,8 +125,8 @@ func (c *logChain) openAfter(previousKey string) error {
 	}
 }
 
-// openFile opens the file at path as the next file to read, and closes the open file. rotated is the parsed name of a rotated
-// file, empty for the current file. previousKey is the key, the time in the name, of the rotated file before it.
+// openFile opens the next file to read, and closes the open file. rotated is the parsed name of a rotated file; for the
+// current file it is empty. previousKey is the key of the rotated file before the opened file.
 func (c *logChain) openFile(path string, rotated rotatedFile, previousKey string) error {
 	file, err := openRegular(path)
 	if err != nil {
@@ -199,8 +199,8 @@ func (c *logChain) watcher() *Watcher {
 	return &Watcher{}
 }
 
-// openNext opens the file after the open one. At the end of the log it returns errLogEnd, or the error of ReadOptions.Running if
-// that ended the read.
+// openNext opens the file that follows the open file. If the container has not yet a new current file, openNext waits for
+// it. At the end of the log it returns errLogEnd, or the error of ReadOptions.Running if that ended the read.
 func (c *logChain) openNext(ctx context.Context) error {
 	if c.key != "" {
 		err := c.openAfter(c.key)
@@ -229,8 +229,8 @@ func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	return running && err == nil, err
 }
 
-// locateFile sets c.key if a rotation has renamed the open file, which was the current file when it was opened. If the file was
-// truncated instead, cut is true, and the file is read from its start.
+// locateFile sets c.key if the open file, which was the current file, has been renamed by a rotation. If the file was
+// truncated instead, locateFile returns true, and reading continues at the start of the file.
 func (c *logChain) locateFile() (cut bool, err error) {
 	opened, err := c.file.Stat()
 	if err != nil {
@@ -268,8 +268,8 @@ func (c *logChain) locateFile() (cut bool, err error) {
 	return false, nil
 }
 
-// rewindTruncated seeks to the start of the open file if the file, with this info, is shorter than the part already read. The
-// file was then truncated, as by a rotation that copies the log, and cut is true.
+// rewindTruncated detects that the open file was truncated, as by a rotation that copies the log: the file is then shorter
+// than the part already read. In this case it seeks to the start of the file and returns true.
 func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	at, err := c.file.Seek(0, io.SeekCurrent)
 	if err != nil || info.Size() >= at {

@@ -98,7 +98,8 @@ func (k *logKeeper) compressDue(ctx context.Context) error {
 	return nil
 }
 
-// compressFile compresses the file step.File to step.To. It returns nil if a rotation removes the file during the compression.
+// compressFile compresses the file step.File to the file step.To. It returns nil if a rotation removes the file during the
+// compression.
 func (k *logKeeper) compressFile(ctx context.Context, step Action) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,8 +126,8 @@ func (k *logKeeper) setCompressing(name string, stop context.CancelFunc) {
 	k.compressing, k.stopCompression = name, stop
 }
 
-// gzipFile writes the compressed form of the file at path to compressedPath, removes path and returns the compressed size.
-// compressedPath appears only when the file is complete and synced to disk.
+// gzipFile compresses the file at path to the file at compressedPath, removes the original, and returns the compressed size.
+// The compressed file appears only when it is complete and synced to disk.
 func (k *logKeeper) gzipFile(ctx context.Context, path, compressedPath string) (size int64, err error) {
 	source, info, err := openUnlinked(path)
 	if err != nil {

@@ -33,7 +33,7 @@ type dirWatch struct {
 	changed chan struct{} // capacity 1; has an element after an event since the last wait
 }
 
-// watchDir starts to watch the directory dir for changes of its files. The caller closes the watch with closeWatch.
+// watchDir starts to watch a directory for changes of its files. The caller closes the watch with closeWatch.
 func (w *Watcher) watchDir(dir string) (*dirWatch, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,8 +77,9 @@ func (d *dirWatch) closeWatch() {
 	w.closeUnused()
 }
 
-// awaitEvent waits until the directory has changed since the last call, for limit at most. It returns nil after a change and
-// after limit, and ctx.Err() if ctx ends first. One of the waiting goroutines reads the inotify events for all of them.
+// awaitEvent waits until the directory has changed since the last call, or until the time limit has passed. In both cases it
+// returns nil. If ctx ends first, it returns ctx.Err(). One of the waiting goroutines reads the inotify events for all of
+// them.
 func (d *dirWatch) awaitEvent(ctx context.Context, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	timer := time.NewTimer(limit)
@@ -96,7 +97,8 @@ func (d *dirWatch) awaitEvent(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// readQueue reads inotify events and wakes the watches of their directories, until one event is for d, or until end.
+// readQueue reads inotify events and wakes the watches of the changed directories. It returns after an event for the
+// directory of d, and at the time end.
 func (d *dirWatch) readQueue(ctx context.Context, end time.Time) error {
 	if err := d.queue.file.SetReadDeadline(end); err != nil {
 		return err

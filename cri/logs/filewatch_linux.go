@@ -32,7 +32,8 @@ func openFileWatch() (*fileWatch, error) {
 	return &fileWatch{queue: queue, armed: make(map[int]chan struct{})}, nil
 }
 
-// awaitWrite returns a request whose channel fired is closed at the next write to the file at path. It does not block.
+// awaitWrite registers a request to be notified of the next write to the file at path. The channel fired of the request is
+// closed at that write. awaitWrite does not block.
 func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,7 +46,7 @@ func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	return n, nil
 }
 
-// cancelWait cancels a request of awaitWrite, so that a write no longer closes its channel.
+// cancelWait cancels a request of awaitWrite: the next write no longer closes its channel.
 func (w *fileWatch) cancelWait(req fileWatchRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

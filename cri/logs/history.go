@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// findTail finds the start of the last TailLines lines of the log. It sets tailKey, the key of the file with the start, and
-// skipLines, the number of lines before the start in that file.
+// findTail finds the start of the last TailLines lines of the log. It stores the key of the file that contains the start in
+// tailKey. It stores the number of lines before the start in that file in skipLines.
 func (c *logChain) findTail(ctx context.Context) error {
 	n := c.o.tailLines()
 	if n < 0 {
@@ -45,7 +45,7 @@ func (c *logChain) findTail(ctx context.Context) error {
 	return err
 }
 
-// skipToTail skips the first skipLines lines of the open file, if the last TailLines lines of the log start in it.
+// skipToTail skips the first skipLines lines of the open file if the last TailLines lines of the log start in this file.
 func (c *logChain) skipToTail() error {
 	if c.key != c.tailKey && c.tailKey != "" {
 		return nil // the file with the start of the tail was removed: this is the next file

@@ -79,8 +79,8 @@ func (k *logKeeper) run(ctx context.Context) {
 	}
 }
 
-// checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that is
-// closed if the container writes earlier. A nil channel means that writes are not watched.
+// checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that
+// is closed when the container writes. The channel is nil if writes are not watched.
 func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{}) {
 	select {
 	case <-k.armed.fired:
@@ -110,7 +110,8 @@ func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{
 	return maxPollDelay, k.armed.fired
 }
 
-// pollDelay returns the delay until the next check of a growing log that can take room bytes before it must be rotated.
+// pollDelay returns the delay until the next check of a growing log. room is the number of bytes until the log must be
+// rotated.
 func pollDelay(room int64) time.Duration {
 	room = min(room, maxWriteRate*int64(maxPollDelay/time.Second))
 	return max(minPollDelay, time.Duration(room)*time.Second/maxWriteRate)
@@ -124,7 +125,7 @@ func (k *logKeeper) disarmWatch() {
 	}
 }
 
-// requestCompression requests that rotated files are compressed. It starts the compressing goroutine unless it runs.
+// requestCompression requests that rotated files are compressed. It starts the compressing goroutine if it is not running.
 func (k *logKeeper) requestCompression(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,8 +136,8 @@ func (k *logKeeper) requestCompression(ctx context.Context) {
 	}
 }
 
-// takeRequest reports whether a compression was requested since the last call. If it returns false, the compressing goroutine
-// must exit: the next request starts another goroutine.
+// takeRequest reports whether a compression was requested since the last call. If not, the compressing goroutine must exit:
+// the next request starts another goroutine.
 func (k *logKeeper) takeRequest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -157,8 +158,8 @@ func (k *logKeeper) recordFailure(ctx context.Context, err error) time.Duration 
 	return wait
 }
 
-// reportError logs err and passes it to Hooks.RotationFailed, with the delay retry before the next attempt. It does nothing if
-// ctx has ended.
+// reportError logs err and passes it to Hooks.RotationFailed, together with the delay before the next attempt. It does
+// nothing if ctx has ended.
 func (k *logKeeper) reportError(ctx context.Context, err error, retry time.Duration) {
 	if ctx.Err() != nil {
 		return // caused by the end of ctx

@@ -31,8 +31,8 @@ type rotatedFile struct {
 	suffix string // empty, compressedSuffix or temporarySuffix
 }
 
-// parseName parses the name of a file that was rotated from log. It returns false for every name that nextKey cannot have
-// generated, so that files of other programs are never touched.
+// parseName parses the name of a file that was rotated from the log with this name. It returns false for every name that
+// nextKey cannot have generated, so that files of other programs are never touched.
 func parseName(log, name string) (rotatedFile, bool) {
 	key, ok := strings.CutPrefix(name, log+".")
 	if !ok {
@@ -54,8 +54,8 @@ func parseName(log, name string) (rotatedFile, bool) {
 	return r, err == nil && len(stamp) == len(stampInName)
 }
 
-// nextKey returns the key for the name of a file that is rotated at now: the time, and a number if that time is taken. The key
-// sorts after newest, the key of the last rotated file, even if the clock was set back.
+// nextKey returns the key for the name of the next rotated file. The key is the current time, with a number if another file
+// has that time. It sorts after newest, the key of the last rotated file, even if the clock was set back.
 func nextKey(newest string, now time.Time) string {
 	key := now.Format(stampInName)
 	if key > newest {
@@ -72,7 +72,7 @@ func nextKey(newest string, now time.Time) string {
 	return t.Add(time.Second).Format(stampInName)
 }
 
-// filterRotated returns the files in names that were rotated from log, oldest first. It omits temporary files. A file whose
+// filterRotated returns the files that were rotated from the log, oldest first. It omits temporary files. A file whose
 // compression has just finished appears twice: as original and compressed.
 func filterRotated(log string, names []string) (found []rotatedFile) {
 	for _, name := range names {
@@ -86,7 +86,7 @@ func filterRotated(log string, names []string) (found []rotatedFile) {
 	return found
 }
 
-// listRotated returns the files in the directory of path that were rotated from the log at path, oldest first.
+// listRotated returns the files that were rotated from the log at path, oldest first.
 func listRotated(path string) ([]rotatedFile, error) {
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -100,8 +100,8 @@ func listRotated(path string) ([]rotatedFile, error) {
 	return filterRotated(filepath.Base(path), names), nil
 }
 
-// ListFiles returns the paths of all files of the log at path, oldest first. These are its rotated files, compressed or not, and
-// path itself. If a rotated file exists in both forms, only the compressed file is returned.
+// ListFiles returns the paths of all files of the log at path, oldest first: its rotated files, compressed or not, and the
+// current file. If a rotated file exists in both forms, only the compressed file is returned.
 func ListFiles(path string) ([]string, error) {
 	found, err := listRotated(path)
 	if err != nil {

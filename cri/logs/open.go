@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// openRegular opens a log file. A container with write access to the log directory could replace the file by a named pipe:
-// openRegular returns an error for it and does not block.
+// openRegular opens a log file. It returns an error for a named pipe, and does not block on it. A container with write
+// access to the log directory could replace the file by such a pipe.
 func openRegular(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -48,8 +48,8 @@ func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// createReplacing creates a file in the directory of a log. It first removes an existing file at path, for example of a previous
-// agent process.
+// createReplacing creates a file in the directory of a log. If a file exists at path, for example of a previous agent
+// process, it removes that file first.
 func createReplacing(path string, mode fs.FileMode) (*os.File, error) {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return nil, err

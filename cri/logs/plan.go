@@ -36,8 +36,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// MaxBytes returns the maximum total size of a log's files. It is MaxFiles times MaxSize, plus an eighth of MaxSize, because a
-// file can exceed MaxSize by a line. If rotation is disabled, it is math.MaxInt64.
+// MaxBytes returns the maximum total size of a log's files in bytes. It is MaxFiles times MaxSize, plus an eighth of
+// MaxSize, because a file can exceed MaxSize by a line. If rotation is disabled, it is math.MaxInt64.
 func (p Policy) MaxBytes() int64 {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
@@ -70,12 +70,12 @@ type Action struct {
 	To   string // new name, for OpRename and OpCompress
 }
 
-// Plan returns the steps that bring a log within the policy, in order. log is the name of the current file. dir lists the files
-// in its directory, of which Plan ignores the files of other programs.
+// Plan returns the steps that bring a log within the policy, in order. log is the name of the current file. dir lists the
+// files in its directory, of which Plan ignores the files of other programs.
 //
-// The steps rotate a current file of MaxSize, after the oldest files are removed until MaxFiles and [Policy.MaxBytes] hold. They
-// compress all rotated files except the newest, which a log shipper may still read. They also remove remains of interrupted
-// compressions, and reopen the log if its current file is missing.
+// If the current file has reached MaxSize, the steps remove the oldest files, as MaxFiles and [Policy.MaxBytes] require, and
+// rotate the current file. If the current file is missing, they reopen the log. They also remove remains of interrupted
+// compressions. Finally they compress all rotated files except the newest, which a log shipper may still read.
 func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	p = p.withDefaults()
 	if p.MaxSize < 0 {
@@ -110,8 +110,9 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	return append(steps, planCompressions(kept)...)
 }
 
-// sortRotated finds the files among names that were rotated from log. stale are remains of an interrupted compression, which can
-// be removed: temporary files, and originals whose compressed form exists. kept are all other rotated files, oldest first.
+// sortRotated selects the names of files that were rotated from the log. The stale files are remains of an interrupted
+// compression and can be removed: temporary files, and originals whose compressed form exists. The kept files are all other
+// rotated files, oldest first.
 func sortRotated(log string, names []string) (stale []string, kept []rotatedFile) {
 	for _, name := range names {
 		r, ok := parseName(log, name)
@@ -128,8 +129,8 @@ func sortRotated(log string, names []string) (stale []string, kept []rotatedFile
 	return stale, kept
 }
 
-// countToRemove returns how many files of kept, from the oldest, must be removed before a current file of current bytes is
-// rotated. size contains the file sizes by name.
+// countToRemove returns how many rotated files must be removed before the current file is rotated. kept contains the rotated
+// files, oldest first. size contains their sizes by name, and current is the size of the current file.
 func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current int64) int {
 	n := max(0, len(kept)-(p.MaxFiles-2))
 	sum := current
@@ -142,7 +143,7 @@ func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current
 	return n
 }
 
-// planCompressions returns the compressions that are due. All files of kept but the newest are compressed, newer files first,
+// planCompressions returns the steps that compress all rotated files except the newest. Newer files are compressed first,
 // because they are kept longest.
 func planCompressions(kept []rotatedFile) (steps []Action) {
 	for i := len(kept) - 2; i >= 0; i-- {

@@ -55,11 +55,11 @@ func (o ReadOptions) tailLines() int64 {
 	return max(-1, *o.TailLines)
 }
 
-// Read writes the container output in the log at path to stdout and stderr. path may be a symbolic link. A nil writer discards
-// its stream. The two writers may be equal.
+// Read writes the container output in the log at path to stdout and stderr. The path may be a symbolic link. The output of a
+// stream with a nil writer is discarded. The two writers may be equal.
 //
-// Read returns nil when it has written all output that opts selects, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line
-// has a known format. Single lines that cannot be parsed are skipped.
+// Read returns nil when it has written all output that opts selects, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no
+// line has a known format. It skips single lines that cannot be parsed.
 func Read(ctx context.Context, path string, stdout, stderr io.Writer, opts ReadOptions) error {
 	if err := opts.validate(); err != nil {
 		return err
@@ -97,8 +97,8 @@ type logReader struct {
 	formatErr   error  // error of the first line without a known format
 }
 
-// copyEntries writes entries to r.out. It stops with errLogEnd at the end of the log or at LimitBytes, and with nil after
-// TailLines lines.
+// copyEntries writes the entries of the log to r.out. It returns errLogEnd at the end of the log or at LimitBytes, and nil
+// after TailLines lines.
 func (r *logReader) copyEntries(ctx context.Context) error {
 	for r.entriesLeft != 0 {
 		if err := ctx.Err(); err != nil {

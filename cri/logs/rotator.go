@@ -112,8 +112,8 @@ func NewRotator(runtime cri.LogReopener, opts RotatorOptions) (*Rotator, error) 
 	}, nil
 }
 
-// SetLogs replaces the list of logs to rotate, which must contain the logs of all running containers. It may be called at any
-// time, also before Run. Logs missing from list are no longer rotated, and their files remain.
+// SetLogs replaces the list of logs to rotate. The list must contain the logs of all running containers. Logs that are
+// missing from it are no longer rotated, and their files remain. SetLogs may be called at any time, also before Run.
 func (r *Rotator) SetLogs(list []Log) {
 	logs := make(map[string]Log, len(list))
 	for _, l := range list {
@@ -128,15 +128,15 @@ func (r *Rotator) SetLogs(list []Log) {
 	sleep.Wake(r.changed)
 }
 
-// reportNotRun passes err, which reports that Run was not called, to Hooks.RotationFailed.
+// reportNotRun passes an error to Hooks.RotationFailed. The error reports that SetLogs was called and Run was not.
 func (r *Rotator) reportNotRun(err error) {
 	if hook := r.o.Hooks.RotationFailed; hook != nil {
 		hook(Log{}, err, 0)
 	}
 }
 
-// Run rotates the logs of SetLogs until ctx ends, and returns nil when all its goroutines have exited. A second call returns an
-// error at once.
+// Run rotates the logs that SetLogs has set, until ctx ends. It returns nil when all its goroutines have exited. A second
+// call returns an error at once.
 func (r *Rotator) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("logs.Rotator: %w", err)
@@ -169,8 +169,8 @@ func (r *Rotator) Run(ctx context.Context) error {
 	}
 }
 
-// updateKeepers starts a logKeeper in group for each new log, and stops the keepers of logs that are no longer listed. A path
-// never has two running keepers: a new keeper waits for the previous one.
+// updateKeepers starts a logKeeper for each new log, as a goroutine of group, and stops the keepers of logs that are no
+// longer listed. A path never has two running keepers: a new keeper waits for the previous one.
 func (r *Rotator) updateKeepers(ctx context.Context, keepers map[string]*logKeeper, group *sync.WaitGroup) {
 	r.mu.Lock()
 	logs := r.logs // SetLogs replaces the map and never modifies it
