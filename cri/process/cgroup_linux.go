@@ -20,8 +20,8 @@ import (
 // defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
 const defaultCgroupParent cgroups.Path = "nodeagent"
 
-// setCgroup assigns a cgroup to a new container in sandbox sb, unless Options.Cgroups is nil. It stores the path of the cgroup
-// and the limits from res in ctr, and the directories of the cgroup in spec, with which the shim is started.
+// setCgroup assigns a cgroup to a new container. If Options.Cgroups is nil, it does nothing. It stores the path of the
+// cgroup and the limits in ctr. It stores the directories of the cgroup in spec, with which the shim is started.
 func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spec *shim.Spec) error {
 	if r.options.Cgroups == nil {
 		return nil

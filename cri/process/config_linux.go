@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// rejectUnsupported returns an error that lists the unsupported fields, if there are any. If Options.IgnoreUnsupported is set, it
-// returns nil and logs a warning for each field to log.
+// rejectUnsupported returns an error that lists the unsupported fields, if there are any. If Options.IgnoreUnsupported is
+// set, it returns nil and logs a warning for each field instead.
 func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) error {
 	if len(unsupported) == 0 {
 		return nil
@@ -33,8 +33,8 @@ func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) erro
 	return nil
 }
 
-// unsupportedSandbox describes the fields of config that this runtime cannot implement, one text per field. hasNetwork reports
-// whether Options.Network is set.
+// unsupportedSandbox returns a text for each field of config that this runtime cannot implement. hasNetwork reports whether
+// Options.Network is set.
 func unsupportedSandbox(config *cri.SandboxConfig, hasNetwork bool) []string {
 	own := hasNetwork && config.Security.Namespaces.Network != cri.NamespaceNode
 	var fields []string
@@ -62,8 +62,8 @@ func networkSysctls(sysctls map[string]string) map[string]string {
 	return namespaced
 }
 
-// unsupportedContainer describes the fields of config that this runtime cannot implement, one text per field. euid is the
-// effective user ID of the agent. hasMounts reports whether Options.Mounts is set.
+// unsupportedContainer returns a text for each field of config that this runtime cannot implement. euid is the effective
+// user ID of the agent. hasMounts reports whether Options.Mounts is set.
 func unsupportedContainer(config *cri.ContainerConfig, euid int, hasMounts bool) []string {
 	var fields []string
 	for i := range config.Mounts {
@@ -85,8 +85,8 @@ func unsupportedContainer(config *cri.ContainerConfig, euid int, hasMounts bool)
 	return append(fields, unsupportedUserNamespace(config.Security.Namespaces)...)
 }
 
-// unsupportedUser describes the fields of security that request another user or group than the agent's, which only root can set.
-// euid is the agent's user ID.
+// unsupportedUser returns a text for each field of security that requests another user or group than the agent's, which only
+// root can set. euid is the effective user ID of the agent.
 func unsupportedUser(security cri.ContainerSecurity, euid int) []string {
 	var fields []string
 	if security.RunAsUser != nil && *security.RunAsUser != int64(euid) {
@@ -111,7 +111,7 @@ func unsupportedUserNamespace(n cri.NamespaceOptions) []string {
 	return nil
 }
 
-// newContainer returns a container in state created, with a new ID, for config in sandbox sb.
+// newContainer returns a container in state created, with a new ID and with the data of its config and its sandbox.
 func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
 	image := config.Image
 	image.Annotations = maps.Clone(image.Annotations)
@@ -137,7 +137,7 @@ func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
 	}
 }
 
-// newSpec returns the spec with which the shim starts the container ctr in sandbox sb. It sets the cgroup and the limits of ctr.
+// newSpec returns the spec with which the shim starts the container. It also sets the cgroup and the limits of ctr.
 func (r *Runtime) newSpec(config *cri.ContainerConfig, sb *sandbox, ctr *container) (shim.Spec, error) {
 	spec, err := translate.ShimSpec(config, sb.LogDirectory, envMark(ctr.ID))
 	if err != nil {

@@ -48,7 +48,7 @@ func (c *container) uniqueName() string {
 	return fmt.Sprintf("%s_%s_%d", c.SandboxID, c.Name, c.Attempt)
 }
 
-// containerLogger returns a logger that adds the names of the pod and of the container, and the container ID.
+// containerLogger returns a logger that adds the name of the pod, the name of the container and the container ID.
 func (r *Runtime) containerLogger(ctr *container) *slog.Logger {
 	return r.podLogger(ctr.pod).With("container", ctr.Name, "containerID", ctr.ID)
 }
@@ -56,8 +56,8 @@ func (r *Runtime) containerLogger(ctr *container) *slog.Logger {
 // envMark returns an environment entry that only the processes of the container with this ID have.
 func envMark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
 
-// loadContainer reads the record of a container from its directory dir, and determines its state. It waits until deadline for a
-// shim that is still starting.
+// loadContainer reads the record of a container from the directory dir, and determines the state of the container. If its
+// shim is still starting, loadContainer waits for it until deadline.
 func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, error) {
 	record, err := shim.ReadRecord[containerRecord](filepath.Join(dir, recordFile))
 	if err != nil {
@@ -72,8 +72,8 @@ func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, err
 	return c, nil
 }
 
-// recordExit sets the state of the container to exited, with the data of exit. A non-nil err means that the exit is unknown: the
-// container then gets exit code 137 and err as message.
+// recordExit changes the state of the container to exited and copies the exit data. If err is not nil, the exit is unknown:
+// the container then gets exit code 137 and err as message.
 func (c *container) recordExit(exit shim.Exit, err error) {
 	if err != nil {
 		exit = shim.Exit{Code: 137, Reason: shim.ReasonUnknown, Message: err.Error(), Started: c.StartedAt, At: time.Now()}
@@ -187,8 +187,8 @@ func (r *Runtime) startShim(ctx context.Context, ctr *container) (*shim.Handle, 
 	return shim.StartShim(ctx, ctr.dir)
 }
 
-// checkStartable returns the pod of a container that can be started, that is, in state created and in a ready sandbox. Otherwise
-// it returns an error.
+// checkStartable returns an error unless the container is in state created and its sandbox is ready. It also returns the pod
+// of the container.
 func (r *Runtime) checkStartable(ctr *container) (cri.PodIdentity, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,8 +30,9 @@ func (s *eventStream) wakeReader() {
 	sleep.Wake(s.ready)
 }
 
-// emitEvent queues an event for every open stream. The event has type typ, the changed sandbox or container id, and all sandboxes
-// and containers of pod. started is a container whose exit the streams must watch from now on, or nil. The caller holds mu.
+// emitEvent queues an event about the sandbox or container with this ID for every open stream. The event contains all
+// sandboxes and containers of the pod. If started is not nil, the streams watch that container from now on, to report its
+// exit. The caller holds mu.
 func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
 	if len(r.streams) == 0 {
 		return
@@ -97,8 +98,8 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 	}
 }
 
-// watchContainer waits until a container has exited, and records the exit. The state of a container in state unknown is examined
-// repeatedly until it is known.
+// watchContainer waits until a container has exited, and records the exit. If the container is in state unknown,
+// watchContainer examines it repeatedly until the state is known.
 func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	retry := backoff.Policy{First: firstRetry, Max: maxExamineRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
@@ -117,16 +118,16 @@ func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	}
 }
 
-// watchTarget returns the shim whose exit watchContainer must await. unknown is true if the container is in state unknown. If
-// handle is nil and unknown false, the exit is already recorded.
+// watchTarget returns the shim whose exit watchContainer must await, and whether the container is in state unknown. If the
+// exit is already recorded, the shim is nil.
 func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed
 }
 
-// refreshWatched refreshes the state of a watched container, and returns true if its watcher, the goroutine that awaits the exit,
-// can stop. unknown reports whether the state was unknown before.
+// refreshWatched refreshes the state of a watched container. It returns true if the watching goroutine can stop. unknown
+// reports whether the state was unknown before the call.
 func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +161,7 @@ func (r *Runtime) removeStream(stream *eventStream) {
 	delete(r.streams, stream)
 }
 
-// takeEvents returns the queued events of stream, and empties the queue.
+// takeEvents returns the queued events of a stream, and empties its queue.
 func (r *Runtime) takeEvents(stream *eventStream) ([]queuedEvent, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

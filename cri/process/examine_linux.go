@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// examineContainer determines the state of a container that a previous agent process created. On error, the container gets state
-// unknown, and examineAt is the time of the next attempt. A shim that is still starting is awaited until deadline. The caller
-// holds mu, except during Open.
+// examineContainer determines the state of a container that a previous agent process created. If its shim is still starting,
+// it waits for the shim until deadline. On error, the container gets state unknown, and examineAt is the time of the next
+// attempt. The caller holds mu, except during Open.
 func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
 	err := ctr.adoptState(deadline)
 	if err == nil {
@@ -29,8 +29,8 @@ func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
 	return err
 }
 
-// adoptState sets the state of a container from its running shim or, without one, from its exit record. A container with neither
-// was never started. It waits until deadline for a shim that is still starting.
+// adoptState sets the state of a container from its running shim or, without a shim, from its exit record. A container with
+// neither was never started. If the shim is still starting, adoptState waits for it until deadline.
 func (c *container) adoptState(deadline time.Time) error {
 	handle, err := shim.FindShim(c.dir, deadline)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Runtime) refreshState(ctr *container) error {
 	return nil
 }
 
-// emitState emits the event that reports the state of a container, which was unknown before. The caller holds mu.
+// emitState emits the event for the current state of a container whose state was unknown before. The caller holds mu.
 func (r *Runtime) emitState(ctr *container) {
 	ctr.examineDelay = 0
 	r.containerLogger(ctr).Info("container is in a known state again", "state", ctr.State)

@@ -22,7 +22,7 @@ func (r *Runtime) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	return snapshot.Pod(uid), wrapError("ListPod", uid, err)
 }
 
-// snapshot returns the sandboxes and containers of the pods for whose UID accept returns true, with their current states.
+// snapshot returns sandboxes and containers with their current states. It omits pods for whose UID accept returns false.
 func (r *Runtime) snapshot(ctx context.Context, accept func(podUID string) bool) (cri.Snapshot, error) {
 	s := cri.Snapshot{Time: time.Now()}
 	if ctx.Err() != nil {

@@ -19,8 +19,8 @@ const (
 	resolvConf     = "/etc/resolv.conf"
 )
 
-// unsupportedMount describes why this runtime cannot implement mnt, the mount with index i of a container config. It returns ""
-// if it can. hasMounts reports whether Options.Mounts is set.
+// unsupportedMount returns the reason why this runtime cannot implement a mount, or "" if it can. i is the index of
+// the mount in the container config. hasMounts reports whether Options.Mounts is set.
 func unsupportedMount(i int, mnt *cri.Mount, hasMounts bool) string {
 	at := fmt.Sprintf("mounts[%d]: container_path %q", i, mnt.ContainerPath)
 	options := slices.DeleteFunc(slices.Clone(mnt.Options), isSupportedOption)
@@ -43,8 +43,8 @@ func unsupportedMount(i int, mnt *cri.Mount, hasMounts bool) string {
 	return ""
 }
 
-// unsupportedDevice describes why this runtime cannot implement device, the device with index i of a container config. It returns
-// "" if it can. hasMounts reports whether Options.Mounts is set.
+// unsupportedDevice returns the reason why this runtime cannot implement a device, or "" if it can. i is the index of
+// the device in the container config. hasMounts reports whether Options.Mounts is set.
 func unsupportedDevice(i int, device cri.Device, hasMounts bool) string {
 	at := fmt.Sprintf("devices[%d]: container_path %q", i, device.ContainerPath)
 	switch {
@@ -56,8 +56,8 @@ func unsupportedDevice(i int, device cri.Device, hasMounts bool) string {
 	return ""
 }
 
-// unsupportedPaths describes why hostPath cannot be mounted at containerPath. It returns "" if it can. prefix is the beginning of
-// the text.
+// unsupportedPaths returns the reason why the host path cannot be mounted at the container path, or "" if it can. The
+// text begins with prefix.
 func unsupportedPaths(prefix, hostPath, containerPath string) string {
 	switch {
 	case !filepath.IsAbs(containerPath) || filepath.Clean(containerPath) == "/":
@@ -70,8 +70,8 @@ func unsupportedPaths(prefix, hostPath, containerPath string) string {
 
 func isSupportedOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
 
-// addMounts adds the mounts and devices of config and the resolv.conf of the sandbox to the mounts of spec. It does nothing if
-// Options.Mounts is not set.
+// addMounts adds mounts to the spec of a shim: the mounts and devices of config, and the resolv.conf of the sandbox. It does
+// nothing if Options.Mounts is not set.
 func (r *Runtime) addMounts(config *cri.ContainerConfig, sb *sandbox, spec *shim.Spec) {
 	if !r.options.Mounts {
 		return

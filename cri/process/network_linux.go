@@ -18,8 +18,8 @@ import (
 // undoTimeout limits the teardown of a network whose sandbox could not be persisted.
 const undoTimeout = 30 * time.Second
 
-// setUpNetwork sets up the network of a new sandbox with Options.Network, and stores its namespace and addresses in sb. It does
-// nothing for a sandbox on the host network.
+// setUpNetwork sets up the network of a new sandbox with Options.Network. It stores the network namespace and the addresses
+// in sb. It does nothing for a sandbox on the host network.
 func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) error {
 	if r.options.Network == nil || config.Security.Namespaces.Network == cri.NamespaceNode {
 		return nil
@@ -47,15 +47,16 @@ func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.San
 	return nil
 }
 
-// undoNetwork tears down the network of a sandbox whose creation has failed. It does so even if ctx has ended.
+// undoNetwork tears down the network of a sandbox whose creation has failed, even if ctx has ended.
 func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	return r.options.Network.Teardown(ctx, id)
 }
 
-// retainNetworks tears down networks that a previous agent process left for removed sandboxes. After a success it does nothing.
-// It waits for a call of Network.Retain in progress, which would tear down the networks of sandboxes that are created meanwhile.
+// retainNetworks tears down networks that a previous agent process left for removed sandboxes. Once it has succeeded, it
+// does nothing. If another call is in progress, it only waits for that call, because Network.Retain would tear down the
+// networks of sandboxes that are created meanwhile.
 func (r *Runtime) retainNetworks(ctx context.Context) error {
 	r.mu.Lock()
 	if r.networksRetained {
@@ -91,7 +92,7 @@ func (r *Runtime) retainNetworks(ctx context.Context) error {
 	return err
 }
 
-// tearDownNetwork tears down the network of a stopped sandbox. It does nothing for a sandbox without a network of its own.
+// tearDownNetwork tears down the network of a stopped sandbox. It does nothing for a sandbox without its own network.
 func (r *Runtime) tearDownNetwork(ctx context.Context, sb *sandbox) error {
 	r.mu.Lock()
 	network := sb.Network

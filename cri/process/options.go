@@ -26,7 +26,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// checkUser returns an error if o contains an option that requires root and euid, the user ID of the agent, is not 0.
+// checkUser returns an error if the options require root and the agent is not root. euid is the user ID of the agent.
 func (o Options) checkUser(euid int) error {
 	for _, need := range []struct {
 		field string

@@ -111,7 +111,8 @@ func (r *Runtime) runSandbox(ctx context.Context, config *cri.SandboxConfig) (st
 	return s.ID, nil
 }
 
-// addSandbox sets up the network of sb, writes its record and adds it to r.sandboxes. It emits the events of the new sandbox.
+// addSandbox sets up the network of a new sandbox, writes its record and adds it to r.sandboxes. It emits the events of the
+// new sandbox.
 func (r *Runtime) addSandbox(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) (err error) {
 	r.mu.Lock()
 	r.pending[sb.ID] = true
@@ -143,7 +144,7 @@ func (r *Runtime) addSandbox(ctx context.Context, sb *sandbox, config *cri.Sandb
 	return err
 }
 
-// writeForAll writes text to the file at path, which users of all containers can read.
+// writeForAll writes text to a file that all users, including the users of containers, can read.
 func writeForAll(path, text string) error {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return err
@@ -151,7 +152,7 @@ func writeForAll(path, text string) error {
 	return os.Chmod(path, 0o644) // regardless of the agent's umask
 }
 
-// StopSandbox kills the containers of a sandbox, concurrently and without a grace period. Then it tears down the network. A
+// StopSandbox kills the containers of a sandbox, concurrently and without a grace period, and then tears down the network. A
 // missing sandbox is no error.
 func (r *Runtime) StopSandbox(ctx context.Context, id string) error {
 	s, err := r.findSandbox(id)

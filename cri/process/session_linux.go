@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// RunExec runs cmd with the environment, working directory and user of the container, and with the streams of session. It returns
-// the exit code. When ctx ends, cmd and its child processes are killed. Background processes that remain after cmd has exited run
-// until the container exits.
+// RunExec runs a command with the environment, working directory and user of the container, and with the streams of session.
+// It returns the exit code. When ctx ends, it kills the command and its child processes. Background processes that remain
+// after the command has exited run until the container exits.
 func (r *Runtime) RunExec(ctx context.Context, id string, cmd []string, session cri.Session) (int, error) {
 	code, err := r.runExec(ctx, id, cmd, session)
 	return code, wrapError("Exec", id, err)
@@ -35,8 +35,7 @@ func (r *Runtime) runExec(ctx context.Context, id string, cmd []string, streams 
 	})
 }
 
-// RunAttach connects the client of streams to the container's process. It disconnects a client that leaves 1 MiB of output
-// unread.
+// RunAttach connects a client to the container's process. It disconnects a client that leaves 1 MiB of output unread.
 func (r *Runtime) RunAttach(ctx context.Context, id string, streams cri.Session) error {
 	handle, err := r.runningShim(id)
 	if err == nil {
@@ -51,8 +50,9 @@ func (r *Runtime) RunAttach(ctx context.Context, id string, streams cri.Session)
 	return wrapError("Attach", id, err)
 }
 
-// RunPortForward forwards conn to a port on the loopback interface of the sandbox. For a sandbox without a network of its own,
-// this is the host's interface. If the program at the port reads nothing for 5 s, the connection to it is reset.
+// RunPortForward forwards a connection to a port on the loopback interface of the sandbox. For a sandbox on the host
+// network, this is the host's interface. If the program that serves the port reads nothing for 5 s, the connection to it is
+// reset.
 func (r *Runtime) RunPortForward(ctx context.Context, id string, port int32, conn io.ReadWriteCloser) error {
 	netns, err := r.sandboxNetns(id)
 	if err == nil {

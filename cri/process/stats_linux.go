@@ -15,14 +15,14 @@ import (
 // clockTick is the unit of CPU times in /proc: 1/100 s on every architecture since Linux 2.6.
 const clockTick = 10 * time.Millisecond
 
-// ContainerStats returns the CPU time and the memory of every running container, including its shim. Memory that processes share
-// is counted for each of them.
+// ContainerStats returns the CPU time and the memory of every running container, including its shim. Memory that several
+// processes share is counted once per process.
 func (r *Runtime) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	stats, _, err := r.measureContainers(ctx)
 	return stats, wrapError("ListContainerStats", "", err)
 }
 
-// SandboxStats returns the usage of every ready sandbox: the sums over its running containers. It reports no network usage.
+// SandboxStats returns the usage of every ready sandbox: the sum of its running containers. It reports no network usage.
 func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	containers, snapshot, err := r.measureContainers(ctx)
 	if err != nil {
@@ -61,8 +61,8 @@ func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) 
 	return all, nil
 }
 
-// measureContainers returns the usage of every running container, from one scan of /proc, and the list of sandboxes and
-// containers on which it is based.
+// measureContainers returns the usage of every running container, from one scan of /proc. It also returns the list of
+// sandboxes and containers that it has measured.
 func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {

@@ -26,8 +26,8 @@ const (
 	maxExamineRetry = 30 * time.Second
 )
 
-// StopContainer sends the stop signal to the process group of a container. After grace it kills the process and all its
-// descendants. It returns when they have exited. A missing container is no error.
+// StopContainer sends the stop signal to the process group of a container. After the grace period it kills the process and
+// all its descendants. It returns when they have exited. A missing container is no error.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	c, err := r.findContainer(id)
 	if errors.Is(err, cri.ErrNotFound) {
@@ -79,8 +79,8 @@ func (r *Runtime) shimToStop(ctr *container) (*shim.Handle, error) {
 	return handle, nil
 }
 
-// terminateShim stops a running container: it sends the stop signal, waits for grace, kills the container's processes and, if
-// that fails, the shim. It returns when the shim has exited.
+// terminateShim stops a running container and returns when its shim has exited. It sends the stop signal, and kills the
+// container's processes after the grace period. If they do not exit, it kills the shim.
 func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shim.Handle, grace time.Duration) error {
 	if grace > 0 {
 		sig, err := translate.Signal(ctr.StopSignal)
@@ -117,9 +117,9 @@ func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shi
 	return errors.New("the container survives SIGKILL")
 }
 
-// sendStopSignal sends the signal sig to the container. It returns true if the shim has received it or has exited. After an error
-// it retries until grace has passed: a temporary lack of file descriptors, for example, must not lead to a kill without a stop
-// signal.
+// sendStopSignal sends this signal to the container. It returns true if the shim has received the signal or has exited.
+// After an error it retries for the grace period, so that a temporary lack of file descriptors, for example, does not lead
+// to a kill without a stop signal.
 func (r *Runtime) sendStopSignal(ctx context.Context, ctr *container, handle *shim.Handle, sig int, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -136,7 +136,7 @@ func (r *Runtime) sendStopSignal(ctx context.Context, ctr *container, handle *sh
 	}
 }
 
-// awaitExit waits until a shim has exited, for limit at most. ended reports whether it has exited.
+// awaitExit waits until a shim has exited, at most for the time limit. It reports whether the shim has exited.
 func awaitExit(ctx context.Context, handle *shim.Handle, limit time.Duration) (ended bool, err error) {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -147,8 +147,8 @@ func awaitExit(ctx context.Context, handle *shim.Handle, limit time.Duration) (e
 	return err == nil, err
 }
 
-// roundUpToSeconds rounds d up to whole seconds, the unit of CRI durations. Negative values become zero, and values near the
-// maximum of [time.Duration] become the maximum.
+// roundUpToSeconds rounds a duration up to whole seconds, the unit of CRI durations. Negative values become zero, and values
+// near the maximum of [time.Duration] become the maximum.
 func roundUpToSeconds(d time.Duration) time.Duration {
 	whole := max(d, 0).Truncate(time.Second)
 	switch {

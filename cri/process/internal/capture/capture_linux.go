@@ -24,8 +24,9 @@ type Output struct {
 	kept      bytes.Buffer
 }
 
-// Start creates a pipe for the output of a command, and reads it in a goroutine that it adds to readers. It keeps the first limit
-// bytes and discards the remaining output. The goroutine returns at the end of the output, or drainWait after CloseWriter.
+// Start creates a pipe for the output of a command, and starts a goroutine of readers that reads the pipe. The goroutine
+// keeps the first bytes, up to limit, and discards the remaining output. It returns at the end of the output, or when
+// drainWait has passed since CloseWriter.
 func Start(readers *sync.WaitGroup, limit int, drainWait time.Duration) (*Output, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -72,14 +73,14 @@ func (o *Output) readBuffered() {
 	})
 }
 
-// Writer returns the end of the pipe to which the command writes. Its writes block.
+// Writer returns the end of the pipe to which the command writes. Writes to it block while the pipe is full.
 func (o *Output) Writer() *os.File { return o.to }
 
-// Bytes returns the kept output. The caller must wait for the readers of [Start] first.
+// Bytes returns the kept output. The caller must first wait for the WaitGroup passed to [Start].
 func (o *Output) Bytes() []byte { return o.kept.Bytes() }
 
-// CloseWriter closes this process's end for writing. If background processes of the command keep the pipe open, reading stops
-// drainWait later.
+// CloseWriter closes the write end of the pipe in this process. If background processes of the command keep the pipe open,
+// reading stops when the drainWait of [Start] has passed.
 func (o *Output) CloseWriter() {
 	o.to.Close()
 	_ = o.from.SetReadDeadline(time.Now().Add(o.drainWait))

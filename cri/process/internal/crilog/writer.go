@@ -120,7 +120,7 @@ type encoder struct {
 	out    []byte // finished entries
 }
 
-// addPiece adds piece to the unfinished line. newline reports whether the line ends with piece.
+// addPiece adds a piece of output to the unfinished line. newline reports whether the line ends after the piece.
 func (e *encoder) addPiece(piece []byte, newline bool) {
 	for len(e.line)+len(piece) > MaxLine {
 		n := MaxLine - len(e.line)
@@ -134,14 +134,15 @@ func (e *encoder) addPiece(piece []byte, newline bool) {
 	e.line = append(e.line, piece...)
 }
 
-// flushLine appends the unfinished line, if any, as an entry with tag P.
+// flushLine appends the unfinished line as an entry with tag P. It does nothing if there is none.
 func (e *encoder) flushLine() {
 	if len(e.line) > 0 {
 		e.appendEntry('P', nil)
 	}
 }
 
-// appendEntry completes the unfinished line with piece, and appends it with this tag to the finished entries.
+// appendEntry completes the unfinished line with the piece of output, and appends the line to the finished entries. The
+// entry has this tag.
 func (e *encoder) appendEntry(tag byte, piece []byte) {
 	e.out = e.now.AppendFormat(e.out, time.RFC3339Nano)
 	e.out = append(e.out, ' ')

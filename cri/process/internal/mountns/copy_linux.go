@@ -23,8 +23,9 @@ const (
 // device identifies a file system.
 type device struct{ major, minor uint32 }
 
-// writableCopy returns a descriptor of a copy of dir in which files can be created without changing the host. It mounts a tmpfs
-// over dir and the entries of dir into the tmpfs, unless dir is already on such a copy.
+// writableCopy replaces the directory dir by a copy in which files can be created without changing the host, and returns a
+// descriptor of the copy. The copy is a tmpfs that is mounted over dir, with the entries of dir mounted into it. If dir is
+// already on such a copy, writableCopy only duplicates the descriptor.
 func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	st, err := statMount(dir)
 	if err != nil {
@@ -52,8 +53,8 @@ func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	return own, nil
 }
 
-// replaceDirectory mounts tmpfs over the directory dir, and entries, the clones of the entries of dir, into tmpfs. dirStatus is
-// the status of dir. If dir is the root directory, tmpfs becomes the new root.
+// replaceDirectory mounts tmpfs over the directory dir. It then mounts the clones of the directory's entries into tmpfs.
+// dirStatus is the status of dir. If dir is the root directory, tmpfs becomes the new root.
 func (s *namespaceBuilder) replaceDirectory(dir int, dirStatus unix.Statx_t, tmpfs int, entries []clonedEntry) error {
 	var root unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &root); err != nil {
@@ -83,7 +84,7 @@ func (s *namespaceBuilder) replaceDirectory(dir int, dirStatus unix.Statx_t, tmp
 	return changeRoot(tmpfs)
 }
 
-// changeRoot makes the mount that the descriptor root refers to the root directory of the mount namespace and of this thread.
+// changeRoot makes a mount the root directory of the mount namespace and of this thread. root is a descriptor of the mount.
 func changeRoot(root int) error {
 	if err := unix.Fchdir(root); err != nil {
 		return os.NewSyscallError("fchdir", err)
@@ -144,7 +145,8 @@ func closeAll(entries []clonedEntry) {
 	}
 }
 
-// cloneEntries returns clones of all entries of the directory dir. More than maxEntries are an error.
+// cloneEntries returns clones of all entries of the directory with this descriptor. It returns an error if there are more
+// than maxEntries.
 func cloneEntries(dir int) ([]clonedEntry, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -174,8 +176,8 @@ func cloneEntries(dir int) ([]clonedEntry, error) {
 	return entries, nil
 }
 
-// cloneEntry returns a clone of the entry name in the directory dir: the target of a symbolic link, or a detached mount of a file
-// or directory.
+// cloneEntry clones the entry with this name in the directory dir. For a symbolic link, the clone contains the target of the
+// link. For a file or directory, it is a detached mount.
 func cloneEntry(dir int, name string) (clonedEntry, error) {
 	e := clonedEntry{name: name, tree: -1}
 	// AT_STATX_DONT_SYNC avoids a hang on a network file system whose server is down.

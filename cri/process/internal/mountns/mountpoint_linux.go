@@ -64,9 +64,9 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement resolves elements[0], a path element that is open as fd, and returns the elements that remain to be resolved. A
-// directory or file becomes the position pos. A symbolic link of the host is replaced by the elements of its target; links counts
-// these links. resolveElement closes fd or passes it to pos.
+// resolveElement resolves the path element elements[0], which is open as fd, and returns the elements that remain to be
+// resolved. A directory or file becomes the position pos. A symbolic link of the host is replaced by the elements of its
+// target, and links counts these links. resolveElement closes fd or passes it to pos.
 func (s *namespaceBuilder) resolveElement(pos *pathPosition, fd int, elements []string, links *int) ([]string, error) {
 	st, err := statMount(fd)
 	if err != nil {
@@ -142,8 +142,8 @@ func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	return nil
 }
 
-// createElement creates name in the directory parent, as a directory if dir is set, else as an empty file. It returns a
-// descriptor of the new or existing element.
+// createElement creates a file or directory with this name in the directory parent. If dir is set, it creates a directory,
+// else an empty file. It returns a descriptor of the new or existing element.
 func createElement(parent int, name string, dir bool) (int, error) {
 	flags := openElement
 	var err error

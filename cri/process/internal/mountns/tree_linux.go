@@ -22,7 +22,7 @@ type clonedTree struct {
 	dir bool
 }
 
-// cloneSources clones the source of each mount, in the order of mounts. The caller closes the returned mount trees, also after an
+// cloneSources clones the source of each mount, in the order of mounts. The caller closes the returned clones, also after an
 // error.
 func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	for i := range mounts {
@@ -35,8 +35,8 @@ func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	return trees, nil
 }
 
-// cloneSource clones the source of mnt with all mounts below it, and sets the attributes and the propagation that mnt requests.
-// The clone is not yet attached to a directory.
+// cloneSource clones the source of a mount with all mounts below it. It sets the attributes and the propagation that the
+// mount requests. The clone is not yet attached to a directory.
 func cloneSource(mnt *Mount) (clonedTree, error) {
 	source, err := openSource(mnt.Source, mnt.MustExist)
 	if err != nil {
@@ -60,8 +60,8 @@ func cloneSource(mnt *Mount) (clonedTree, error) {
 	return clonedTree{fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
-// openSource opens the source of a mount. If it is missing, mustExist makes that an error. Otherwise openSource creates it as a
-// directory, as other runtimes do for host paths.
+// openSource opens the source of a mount. If the source is missing, it creates a directory there, as other runtimes do for
+// host paths. If mustExist is set, it returns an error instead.
 func openSource(path string, mustExist bool) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
@@ -97,7 +97,7 @@ func checkPropagation(propagation Propagation, id uint64) error {
 	return fmt.Errorf("propagation %s needs a source on a shared mount, and that at %s is not", propagation, table[i].Point)
 }
 
-// setAttributes sets the propagation and the attributes of m, such as read-only, on fd, the cloned source.
+// setAttributes sets the propagation and the attributes of m, such as read-only, on the cloned source with descriptor fd.
 func (m *Mount) setAttributes(fd int) error {
 	all := unix.MountAttr{}
 	switch m.Propagation {

@@ -81,8 +81,8 @@ func dialPort(ctx context.Context, netns string, port int32) (*net.TCPConn, erro
 	return to, err
 }
 
-// callInNetns calls fn on a thread in the network namespace at path netns. It must be called in a goroutine of its own: a thread
-// that cannot return to its namespace ends with the goroutine.
+// callInNetns calls the function fn on a thread in the network namespace at path netns. The caller must use a goroutine of
+// its own, because a thread that cannot return to its namespace ends with its goroutine.
 func callInNetns(netns string, fn func() error) error {
 	if netns == "" {
 		return fn()
@@ -110,8 +110,8 @@ func callInNetns(netns string, fn func() error) error {
 	return err
 }
 
-// copyBoth copies data in both directions between port and conn. It returns when both directions have ended or ctx ends, and
-// closes both connections.
+// copyBoth copies data in both directions between the two connections. It returns when both directions have ended or ctx
+// ends, and closes both connections.
 func copyBoth(ctx context.Context, port *net.TCPConn, conn io.ReadWriteCloser) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -158,7 +158,8 @@ func copyBoth(ctx context.Context, port *net.TCPConn, conn io.ReadWriteCloser) e
 	return nil
 }
 
-// copyToPort copies from client to port until client ends. It then closes the write side of the connection to port.
+// copyToPort copies from client to port until the end of the input. It then closes the write side of the connection to the
+// port.
 func copyToPort(port *net.TCPConn, client io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {
@@ -206,7 +207,7 @@ func writeToPort(port *net.TCPConn, data []byte) error {
 	}
 }
 
-// copyFromPort copies from port to client until the program at port closes the connection.
+// copyFromPort copies from port to client until the program that serves the port closes the connection.
 func copyFromPort(client io.Writer, port *net.TCPConn) error {
 	buf := make([]byte, 1<<10)
 	for {

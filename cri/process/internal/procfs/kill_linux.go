@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill sends SIGKILL to process. If process has exited, Kill succeeds, and a later process with the same PID gets no signal.
+// Kill sends SIGKILL to a process. If the process has exited, Kill returns nil. A new process with the same PID never gets
+// the signal.
 func Kill(process Process) error {
 	fd, err := unix.PidfdOpen(process.PID, 0)
 	if errors.Is(err, unix.ESRCH) {

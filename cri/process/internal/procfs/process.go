@@ -33,7 +33,7 @@ const (
 	fieldRSS      = 21
 )
 
-// ParseStat parses stat, the content of a file /proc/<pid>/stat.
+// ParseStat parses the content of a file /proc/<pid>/stat.
 func ParseStat(stat []byte) (Process, error) {
 	// The name is in parentheses and may itself contain spaces, parentheses and newlines: the last parenthesis ends it.
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
@@ -133,9 +133,9 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv reports whether the process with this PID was started with entry in its environment. Only root gets true for processes
-// of other users. While the process executes a new program, HasEnv may return false: a caller that must not miss a process calls
-// it twice.
+// HasEnv reports whether the process with this PID was started with this entry in its environment. Only root gets true for
+// processes of other users. While the process executes a new program, HasEnv may return false: a caller that must not miss a
+// process calls it twice.
 func HasEnv(pid int, entry string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {
@@ -149,7 +149,8 @@ func HasEnv(pid int, entry string) bool {
 	return false
 }
 
-// HasArgs reports whether args are the complete command line of the process with this PID, including argv[0].
+// HasArgs reports whether the command line of the process with this PID consists of exactly these arguments, including
+// argv[0].
 func HasArgs(pid int, args ...string) bool {
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err == nil && string(line) == strings.Join(args, "\x00")+"\x00"

@@ -41,8 +41,8 @@ type Container interface {
 // to set the size.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
-// AttachSession attaches the client of session to a container with attach. It returns when the container has exited or the client
-// sends no more input, and all output is written.
+// AttachSession attaches the client of a session to a container. It calls attach with the pipes of the session. It returns
+// when all output is written, after the container has exited or the client has sent its last input.
 func AttachSession(ctx context.Context, session cri.Session, attach Attach) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -76,7 +76,8 @@ func AttachSession(ctx context.Context, session cri.Session, attach Attach) erro
 // stdinEndWait is how long a client stays attached after the end of its input, to receive remaining output.
 const stdinEndWait = time.Second
 
-// closeAfterStdin waits for the end of the client's input, and detaches from the container stdinEndWait later.
+// closeAfterStdin waits for the end of the client's input. It detaches from the container when stdinEndWait has passed since
+// then.
 func (w *sessionStreams) closeAfterStdin(container Container) {
 	select {
 	case <-w.stdinEnded:
@@ -92,8 +93,8 @@ func (w *sessionStreams) closeAfterStdin(container Container) {
 	}
 }
 
-// openOutputs opens a pipe for stdout and one for stderr of the session. It returns the ends to which the container writes, or -1
-// if the session has no writer for the stream. Writes to a full pipe do not block.
+// openOutputs opens the pipes for stdout and stderr of the session. It returns the ends to which the container writes, or -1
+// for a stream without a writer in the session. Writes to a full pipe do not block.
 func (w *sessionStreams) openOutputs() (fds [2]int, err error) {
 	fds = [2]int{-1, -1}
 	for i, to := range []io.Writer{w.s.Stdout, w.s.Stderr} {

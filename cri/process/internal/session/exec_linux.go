@@ -19,9 +19,9 @@ import (
 // set, one terminal. Run closes fds as soon as the command has inherited them. When ctx ends, it kills the command.
 type Run func(ctx context.Context, tty bool, fds []int) (exitCode int, err error)
 
-// ExecSession runs a command with the streams of session, by calling run, and returns its exit code. It returns when the command
-// has exited and its output is written. If background processes of the command keep a stream open, it waits for at most
-// [LeftoverTime].
+// ExecSession runs a command with the streams of a session and returns its exit code. The function run starts the command.
+// ExecSession returns when the command has exited and its output is written. If background processes of the command keep a
+// stream open, it waits for at most [LeftoverTime].
 func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,8 +43,8 @@ func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error)
 	return code, err
 }
 
-// openCommandFiles opens three pipes or, if the session has a TTY, a terminal. It returns the descriptors for the command: stdin,
-// stdout and stderr, or the terminal alone.
+// openCommandFiles opens three pipes or, if the session has a TTY, a terminal. It returns the descriptors of the command:
+// stdin, stdout and stderr, or only the terminal.
 func (w *sessionStreams) openCommandFiles() (fds []int, err error) {
 	defer func() {
 		if err != nil {
@@ -91,7 +91,7 @@ func (w *sessionStreams) openInput() (int, error) {
 	return from, err
 }
 
-// openOutput returns stdout or stderr, named name, of the command: the end of a pipe that is copied to writer, or /dev/null if
+// openOutput returns stdout or stderr of the command. It is the end of a pipe that is copied to writer, or /dev/null if
 // writer is nil.
 func (w *sessionStreams) openOutput(writer io.Writer, name string) (int, error) {
 	if writer == nil {
@@ -115,8 +115,7 @@ func openNull(mode int) (int, error) {
 // nonblocking selects the ends of a pipe whose calls do not block. The end for a command must block.
 type nonblocking struct{ read, write bool }
 
-// createPipe creates a pipe. It returns the end to read from and the end to write to. n selects which of the ends are
-// non-blocking.
+// createPipe creates a pipe. It returns the end to read from and the end to write to. n selects the non-blocking ends.
 func createPipe(n nonblocking) (from, to int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {

@@ -43,8 +43,8 @@ func newOutputCopier(from *os.File, to io.Writer, name string, terminal bool) *o
 	return &outputCopier{from: from, to: writerOrDiscard(to), name: name, terminal: terminal}
 }
 
-// setCommandExited records that the command exited at now. From then on, copyOutput copies the buffered output, and waits for at
-// most LeftoverTime for more.
+// setCommandExited records the time at which the command exited. From then on, copyOutput copies the buffered output, and
+// waits for at most LeftoverTime for more.
 func (o *outputCopier) setCommandExited(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,9 +102,9 @@ func (o *outputCopier) copyOutput() error {
 	}
 }
 
-// extendDeadline sets the deadline for reading output after the command has exited, and reports whether to continue. Output of
-// background processes is read until LeftoverTime after the exit. While unread, the number of unread bytes of the command itself,
-// is positive, the deadline is LeftoverTime from now.
+// extendDeadline sets the deadline for reading output after the command has exited. It returns false if reading must stop.
+// unread is the number of bytes of the command itself that are still unread: if it is positive, the deadline is LeftoverTime
+// from now. For output of background processes, the deadline is LeftoverTime after the exit.
 func (o *outputCopier) extendDeadline(unread int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -66,8 +66,8 @@ func (h *outputHub) addClient(attached *client) error {
 	return nil
 }
 
-// writeOutput writes data, output of the process, to every client that receives the stream. A client whose pipe is full is
-// dropped, because its output would have a gap.
+// writeOutput writes output of the process to every client that receives this stream. It drops a client whose pipe is full,
+// because the output of that client would have a gap.
 func (h *outputHub) writeOutput(stream string, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,15 +99,15 @@ func (h *outputHub) removeClient(attached *client) {
 	}
 }
 
-// dropClient removes a client from the hub and closes the descriptors of its streams. reason is sent to the goroutine that serves
-// the client; nil means that the client was not at fault. The caller holds mu.
+// dropClient removes a client from the hub and closes the descriptors of its streams. It sends reason to the goroutine that
+// serves the client. A nil reason means that the client was not at fault. The caller holds mu.
 func (h *outputHub) dropClient(attached *client, reason error) {
 	delete(h.clients, attached)
 	closeAll(slices.Collect(maps.Values(attached.fds)))
 	attached.dropped <- reason
 }
 
-// closeClients drops all clients after the process has exited. It waits until they are notified, for limit at most.
+// closeClients drops all clients after the process has exited. It waits until they are notified, but no longer than limit.
 func (h *outputHub) closeClients(limit time.Duration) {
 	h.mu.Lock()
 	h.closed = true
@@ -123,8 +123,9 @@ func (h *outputHub) closeClients(limit time.Duration) {
 	}
 }
 
-// attachClient copies the output of the process to fds, the client's descriptors, until the client disconnects or is dropped, or
-// the process exits. It sets *fds to nil when it has taken ownership of them.
+// attachClient copies the output of the process to a client. It returns when the client disconnects or is dropped, or when
+// the process exits. fds contains the client's descriptors. attachClient sets *fds to nil when it has taken ownership of
+// them.
 func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) error {
 	c, err := newClient(req, *fds)
 	if err != nil {
@@ -172,8 +173,8 @@ func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) e
 	return err
 }
 
-// newClient returns the client of an attach request. fds are the descriptors sent with the request: one for each requested
-// stream.
+// newClient returns the client of an attach request. fds contains the descriptors sent with the request: one for each
+// requested stream.
 func newClient(req request, fds []int) (*client, error) {
 	c := &client{fds: make(map[string]int), dropped: make(chan error, 1)}
 	var wanted []string
@@ -195,8 +196,9 @@ func newClient(req request, fds []int) (*client, error) {
 	return c, nil
 }
 
-// runSessionCommand runs the command of a request with the client's descriptors fds, and returns its exit code. If the client
-// disconnects, it kills the command and all processes that the command has started.
+// runSessionCommand runs the command of a request and returns its exit code. The client's descriptors in fds become the
+// streams of the command. If the client disconnects, runSessionCommand kills the command and all processes that the command
+// has started.
 func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (int, error) {
 	want := 3
 	if req.TTY {
@@ -243,8 +245,8 @@ func sendResult(conn net.Conn, code int) bool {
 
 func isTerm(entry string) bool { return strings.HasPrefix(entry, "TERM=") }
 
-// killMarked kills the command with this PID and all processes with mark in their environment, until none is left. A process
-// escapes only if it has removed mark and is no longer a descendant of the command.
+// killMarked kills the command with this PID and all processes that have the entry mark in their environment, until none is
+// left. A process escapes only if it has removed that entry and is no longer a descendant of the command.
 func (k *shimServer) killMarked(pid int, mark string) {
 	k.killExec(pid)
 	clean := 0

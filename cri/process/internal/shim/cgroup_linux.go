@@ -16,8 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// joinCgroups moves the calling thread to the v1 cgroups in dirs. v2 is a descriptor of the v2 cgroup in dirs, or -1 if there is
-// none. A thread cannot join a v2 cgroup without its process, so the caller forks children into it.
+// joinCgroups moves the calling thread to the cgroup v1 directories among dirs. It returns a descriptor of the cgroup v2
+// directory, or -1 if there is none. The caller forks children into that cgroup, because a thread cannot join a v2 cgroup
+// without its process.
 func joinCgroups(dirs []string) (v2 int, err error) {
 	v2 = -1
 	for _, dir := range dirs {
@@ -51,7 +52,7 @@ func writeFile(path, text string) error {
 	return nil
 }
 
-// wasOOMKilled reports whether the OOM killer has killed a process in a cgroup of dirs.
+// wasOOMKilled reports whether the OOM killer has killed a process in one of these cgroups.
 func wasOOMKilled(dirs []string) bool {
 	for _, dir := range dirs {
 		for _, file := range []string{"memory.events", "memory.oom_control"} { // of cgroup v2 and v1
@@ -75,8 +76,8 @@ const (
 	maxChildren    = 1000                   // maximum number of entries per directory and attempt
 )
 
-// killAndRemoveCgroups kills the processes in the cgroups of dirs, and removes these cgroups and their descendants. It returns an
-// error if a cgroup remains after limit. The removal of the container then tries again.
+// killAndRemoveCgroups kills the processes in these cgroups, and removes the cgroups and their descendants. It returns an
+// error if a cgroup still exists when the time limit has passed. The removal of the container then tries again.
 func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	var errs []error
@@ -97,8 +98,8 @@ func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// tryRemoveCgroup tries to remove the cgroup dir. If that fails, it kills the processes in it, removes its descendants down to
-// maxDepth levels, and tries once more. It gives up at deadline.
+// tryRemoveCgroup tries to remove a cgroup. If that fails, it kills the processes in the cgroup, removes the descendants
+// down to maxDepth levels, and tries once more. It gives up at deadline.
 func tryRemoveCgroup(dir string, maxDepth int, deadline time.Time) error {
 	err := rmdirCgroup(dir)
 	if err == nil || time.Now().After(deadline) {
@@ -139,7 +140,7 @@ func listSubdirs(dir string) (names []string) {
 	return names
 }
 
-// killCgroup kills the processes of the cgroup dir. In cgroup v2 it also kills the processes of its descendants.
+// killCgroup kills the processes of a cgroup. In cgroup v2 it also kills the processes of its descendants.
 func killCgroup(dir string) {
 	if writeFile(filepath.Join(dir, "cgroup.kill"), "1") == nil {
 		return

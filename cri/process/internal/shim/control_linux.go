@@ -98,8 +98,8 @@ func (h *Handle) callWithTimeout(ctx context.Context, req request) error {
 	return err
 }
 
-// Exec runs the command argv in the environment of the container, with output to stdout and stderr, and returns its exit code.
-// When ctx ends, the command is killed.
+// Exec runs a command in the environment of the container, with output to stdout and stderr, and returns the exit code of
+// the command. When ctx ends, the command is killed.
 func (h *Handle) Exec(ctx context.Context, argv []string, stdout, stderr *os.File) (int, error) {
 	answer, err := h.sendRequest(ctx, request{Op: opExec, Argv: argv}, int(stdout.Fd()), int(stderr.Fd()))
 	return answer.Code, err
@@ -113,8 +113,8 @@ func (h *Handle) sendRequest(ctx context.Context, req request, fds ...int) (repl
 	return answer, answer.replyError(req)
 }
 
-// explainError returns the reason for err, an error of the connection to the shim: the cause of ctx, if that has ended, or
-// ErrEnded, if the shim has exited. Otherwise it adds the kind of req to err.
+// explainError explains a failure of the connection to the shim. It returns the cause of ctx if ctx has ended, and ErrEnded
+// if the shim has exited. Otherwise it adds the kind of the request to err.
 func (h *Handle) explainError(ctx context.Context, req request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -130,8 +130,8 @@ func (h *Handle) explainError(ctx context.Context, req request, err error) error
 	return fmt.Errorf("%s through shim: %w", req.Op, err)
 }
 
-// replyError returns the error in a, the shim's reply to req, or nil. If the shim is too old to support req, it returns
-// ErrOldShim.
+// replyError returns the error in the shim's reply to a request, or nil if there is none. If the shim is too old to support
+// the request, the error wraps ErrOldShim.
 func (a reply) replyError(req request) error {
 	switch {
 	case a.Error == "":
@@ -156,8 +156,8 @@ func (h *Handle) exchangeMessages(ctx context.Context, req request, fds []int) (
 	return answer, json.NewDecoder(conn).Decode(&answer)
 }
 
-// openRequest connects to the shim and sends req with the descriptors fds. It returns the connection, from which the caller reads
-// the reply.
+// openRequest connects to the shim and sends a request together with the descriptors. It returns the connection, from which
+// the caller reads the reply.
 func (h *Handle) openRequest(ctx context.Context, req request, fds []int) (*net.UnixConn, error) {
 	path, done, err := socketPath(h.dir)
 	if err != nil {
@@ -179,7 +179,7 @@ func (h *Handle) openRequest(ctx context.Context, req request, fds []int) (*net.
 	return conn, nil
 }
 
-// writeMessage writes message as JSON, and sends the descriptors fds with it.
+// writeMessage writes a message as JSON, and sends the descriptors with it.
 func writeMessage(conn *net.UnixConn, message any, fds []int) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -198,8 +198,8 @@ const (
 	maxMessage     = 16 << 20 // maximum size of a message in bytes; longer than any command that the kernel accepts
 )
 
-// readMessage reads a JSON message into message, and returns the descriptors sent with it. The caller closes fds, also after an
-// error. rest is the decoder for further messages, which may already have buffered input.
+// readMessage reads a JSON message, and returns the descriptors that were sent with it. The caller closes the descriptors,
+// also after an error. rest is the decoder for further messages, which may already have buffered input.
 func readMessage(conn *net.UnixConn, message any) (fds []int, rest *json.Decoder, err error) {
 	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(maxDescriptors*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(first, oob)
@@ -230,8 +230,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// socketPath returns a path to the socket of the shim in dir that is short enough for a unix socket address, which has 107 bytes.
-// The path is valid until the caller calls done.
+// socketPath returns a path of the shim's socket in the directory dir. The path is short enough for a unix socket address,
+// which has at most 107 bytes. It is valid until the caller calls done.
 func socketPath(dir string) (path string, done func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. It waits until deadline for a
-// shim that is still starting its process, and after deadline returns an error.
+// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. If the shim is still
+// starting its process, FindShim waits for it. At the deadline it gives up and returns an error.
 func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	for {
 		handle, err := tryFind(dir)
@@ -31,8 +31,8 @@ func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	}
 }
 
-// tryFind returns the running shim as FindShim does, without waiting: for a shim that has not yet started its process, it returns
-// an error.
+// tryFind returns the running shim as FindShim does, but does not wait. If the shim has not yet started its process, it
+// returns an error.
 func tryFind(dir string) (*Handle, error) {
 	if lives, err := isLocked(dir); err != nil || !lives {
 		return nil, err
@@ -47,7 +47,7 @@ func tryFind(dir string) (*Handle, error) {
 	return openHandle(dir, run.Shim)
 }
 
-// openHandle returns a handle of the shim with this PID in dir, or an error if the shim has exited.
+// openHandle returns a handle of the shim with this PID. It returns an error if the shim has exited.
 func openHandle(dir string, pid int) (*Handle, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -65,8 +65,9 @@ func openHandle(dir string, pid int) (*Handle, error) {
 	return nil, err
 }
 
-// SearchShim finds the shim of the container with directory dir by its arguments, in the list of all processes. Unlike FindShim,
-// it finds a shim that hangs before it has recorded its process ID. It returns an error if there is none.
+// SearchShim finds the shim of the container with directory dir in the list of all processes, by the arguments of the shim.
+// Unlike FindShim, it finds a shim that hangs before it has recorded its process ID. If there is no such shim, it returns an
+// error.
 func SearchShim(dir string) (*Handle, error) {
 	lives, err := isLocked(dir)
 	if err == nil && !lives {
@@ -95,7 +96,7 @@ func SearchShim(dir string) (*Handle, error) {
 	return nil, fmt.Errorf("search shim of %s: it lives, but no process has its name", dir)
 }
 
-// isLocked reports whether a shim holds the lock file in dir, which means that the shim is alive.
+// isLocked reports whether a shim has locked the lock file in the directory dir. If so, the shim is running.
 func isLocked(dir string) (bool, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {

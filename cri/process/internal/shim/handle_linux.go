@@ -98,8 +98,8 @@ func isResourceShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
-// pollableFile returns a duplicate of the pidfd as a file that the Go runtime polls. So a waiter blocks no thread and has a
-// deadline of its own. It returns nil without an error if the handle is closed.
+// pollableFile returns a duplicate of the pidfd as a file that the Go runtime polls. With this file, a waiting goroutine
+// blocks no thread and can have its own deadline. If the handle is closed, pollableFile returns nil without an error.
 func (h *Handle) pollableFile() (*os.File, error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -156,11 +156,11 @@ func (h *Handle) Close() {
 	h.pidfd = -1
 }
 
-// ReadOutcome returns the exit record of the container with directory dir, whose shim has exited. If a killed shim has left no
-// record, ReadOutcome kills all processes with mark in their environment, an entry that only the container's processes have, and
-// writes a record.
+// ReadOutcome returns the exit record of the container with directory dir. The shim of the container must have exited. If a
+// killed shim has left no record, ReadOutcome writes one. Before that it kills all processes that have the entry mark in
+// their environment: only processes of the container have it.
 //
-// The error wraps [os.ErrNotExist] if the process was never started. After an error for which [IsReadFailure] returns true,
+// If the process was never started, the error wraps [os.ErrNotExist]. After an error for which [IsReadFailure] returns true,
 // ReadOutcome may be called again.
 func ReadOutcome(dir, mark string) (Exit, error) {
 	exit, err := ReadRecord[Exit](filepath.Join(dir, exitFile))
@@ -188,8 +188,8 @@ func ReadOutcome(dir, mark string) (Exit, error) {
 	return exit, writeExit(dir, exit)
 }
 
-// killLeftovers kills the processes that a killed shim has left: the container's process, and all processes with mark in their
-// environment. A process that has removed mark escapes.
+// killLeftovers kills the processes that a killed shim has left: the container's process, and all processes that have the
+// entry mark in their environment. A process that has removed this entry escapes.
 func killLeftovers(run Run, mark string) {
 	// The kernel kills the process with its shim, unless the process has changed its credentials.
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
 )
 
-// enterEnvironment moves the calling thread to the cgroups, the namespaces and the working directory of the container. It runs on
-// the thread that forks the container's processes.
+// enterEnvironment moves the calling thread to the cgroups, the namespaces and the working directory of the container. It
+// must be called on the thread that forks the container's processes.
 func (k *shimServer) enterEnvironment() (err error) {
 	if k.spec.NoNewPrivs {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -50,15 +50,15 @@ func (k *shimServer) enterEnvironment() (err error) {
 	return nil
 }
 
-// IsNetworkSysctl reports whether name is a kernel parameter of a network namespace, such as net.ipv4.ip_forward. These
-// parameters are the files below /proc/sys/net.
+// IsNetworkSysctl reports whether a sysctl belongs to the network namespace, such as net.ipv4.ip_forward. These sysctls are
+// the files below /proc/sys/net.
 func IsNetworkSysctl(name string) bool {
 	return strings.HasPrefix(name, "net.") && !strings.Contains(name, "/") && !strings.Contains(name, "..") && !strings.Contains(name, "\x00")
 }
 
-// enterNetwork moves the thread to the network namespace at path, unless path is empty, and sets the kernel parameters sysctls
-// there. It returns an error for a parameter that would change the host: one outside network namespaces, or any parameter if the
-// thread remains in the namespace of the agent.
+// enterNetwork moves the thread to the network namespace at path and sets the sysctls there. An empty path means the host's
+// network: the thread then stays in its namespace. enterNetwork returns an error for a sysctl that would change the host.
+// These are all sysctls if the namespace is the agent's, else the sysctls outside network namespaces.
 func enterNetwork(path string, sysctls map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		if path == "" || !IsNetworkSysctl(name) {
@@ -88,7 +88,7 @@ func enterNetwork(path string, sysctls map[string]string) error {
 	return nil
 }
 
-// isOwnNetwork reports whether fd refers to the network namespace of this thread.
+// isOwnNetwork reports whether a descriptor refers to the network namespace of this thread.
 func isOwnNetwork(fd int) (bool, error) {
 	var own, other unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
@@ -100,7 +100,7 @@ func isOwnNetwork(fd int) (bool, error) {
 	return own.Dev == other.Dev && own.Ino == other.Ino, nil
 }
 
-// enterUTS moves the thread to a new UTS namespace, and sets its host name.
+// enterUTS moves the thread to a new UTS namespace, and sets the host name there.
 func enterUTS(hostname string) error {
 	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
 		return os.NewSyscallError("unshare", err)
@@ -115,7 +115,7 @@ type oomScore struct {
 	adj  string
 }
 
-// newOOMScore prepares to set the OOM score adjustment adj for forked processes. It returns nil if adj is nil.
+// newOOMScore returns an oomScore that sets this OOM score adjustment for forked processes. It returns nil if adj is nil.
 func newOOMScore(adj *int) (*oomScore, error) {
 	if adj == nil {
 		return nil, nil
@@ -132,8 +132,8 @@ func newOOMScore(adj *int) (*oomScore, error) {
 	return &oomScore{file: file, own: string(own[:n]), adj: fmt.Sprintln(*adj)}, nil
 }
 
-// callAdjusted calls fn, which forks a process, while the shim has the OOM score adjustment that the process must inherit. A shim
-// without the permission to lower its adjustment calls fn with the current value.
+// callAdjusted calls a function that forks a process. During the call, the shim has the OOM score adjustment that the
+// process must inherit. Without permission to set this adjustment, the shim keeps its current one.
 func (o *oomScore) callAdjusted(fn func()) {
 	if o == nil {
 		fn()

@@ -103,17 +103,17 @@ const (
 	codeLost       = 137 // 128+SIGKILL
 )
 
-// WriteSpec writes the spec to its file in dir, the directory of a container.
+// WriteSpec writes the spec to its file in the directory of a container.
 func WriteSpec(dir string, spec Spec) error { return WriteRecord(filepath.Join(dir, specFile), spec) }
 
-// ReadSpec reads the spec from dir, the directory of a container.
+// ReadSpec reads the spec from the directory of a container.
 func ReadSpec(dir string) (Spec, error) { return ReadRecord[Spec](filepath.Join(dir, specFile)) }
 
-// ReadRun reads the start record from dir, the directory of a container.
+// ReadRun reads the start record from the directory of a container.
 func ReadRun(dir string) (Run, error) { return ReadRecord[Run](filepath.Join(dir, runFile)) }
 
-// RecordStartFailure writes and returns an exit record for a container whose process could not be started because of cause. dir
-// is the directory of the container.
+// RecordStartFailure writes an exit record to the directory of a container whose process could not be started, and returns
+// the record.
 func RecordStartFailure(dir string, cause error) (Exit, error) {
 	e := Exit{Code: codeStartError, Reason: ReasonStartError, Message: cause.Error(), At: time.Now()}
 	return e, writeExit(dir, e)
@@ -136,8 +136,8 @@ func ReadRecord[T any](path string) (T, error) {
 	return v, nil
 }
 
-// readRegular reads a regular file of at most maxRecord bytes. A program may have replaced the file by a named pipe: readRegular
-// returns an error for it and does not block.
+// readRegular reads a regular file of at most maxRecord bytes. It returns an error for a named pipe, by which another
+// program may have replaced the file, and does not block.
 func readRegular(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -167,15 +167,15 @@ func IsReadFailure(err error) bool {
 	return path || call
 }
 
-// WriteRecord writes value to a JSON file and replaces the file atomically. It does not sync the file to disk: after a power
+// WriteRecord writes a value as JSON and replaces the file atomically. It does not sync the file to disk: after a power
 // failure the file may be damaged, and the directory of the container is then discarded.
 func WriteRecord(path string, value any) error { return writeRecord(path, value, nil) }
 
 // writeExit writes the exit record to dir and syncs it to disk. Otherwise a completed job could run again after a power failure.
 func writeExit(dir string, exit Exit) error { return writeExitSynced(dir, exit, (*os.File).Sync) }
 
-// writeExitSynced writes the exit record to dir. With sync it flushes to disk everything that is needed to find the record after
-// a power failure: the record itself, the other records in dir, dir and its parent.
+// writeExitSynced writes the exit record to the directory dir. It calls sync for everything that is needed to find the
+// record after a power failure: the record itself, the other records in dir, dir and the parent of dir.
 func writeExitSynced(dir string, exit Exit, sync func(*os.File) error) error {
 	if err := writeRecord(filepath.Join(dir, exitFile), exit, sync); err != nil {
 		return err
@@ -193,7 +193,8 @@ func writeExitSynced(dir string, exit Exit, sync func(*os.File) error) error {
 	return errors.Join(errs...)
 }
 
-// syncPath calls sync for the file or directory at path. It ignores the error of a file system that cannot sync directories.
+// syncPath calls sync for the file or directory at this path. It ignores the error of a file system that cannot sync
+// directories.
 func syncPath(path string, sync func(*os.File) error) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -206,8 +207,8 @@ func syncPath(path string, sync func(*os.File) error) error {
 	return nil
 }
 
-// writeRecord writes value to a JSON file and replaces the file atomically. If sync is not nil, it is called with the complete
-// temporary file before the rename.
+// writeRecord writes a value as JSON and replaces the file atomically. Before it renames the complete temporary file, it
+// calls sync with that file. A nil sync is not called.
 func writeRecord(path string, value any, sync func(*os.File) error) error {
 	data, err := json.Marshal(value)
 	if err != nil {

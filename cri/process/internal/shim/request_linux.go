@@ -51,7 +51,8 @@ func (k *shimServer) acceptRequests(listener *net.UnixListener) {
 	}
 }
 
-// handleRequest reads a request from conn and executes it. It returns the exit code if the request runs a command.
+// handleRequest reads a request from the connection and executes it. If the request runs a command, it returns the exit code
+// of the command.
 func (k *shimServer) handleRequest(conn *net.UnixConn) (code int, err error) {
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	var r request
@@ -105,8 +106,9 @@ func (k *shimServer) signalGroup(sig unix.Signal) error {
 	return nil
 }
 
-// execCommand runs the command argv and returns its exit code. If the client disconnects, it kills the command. fds are the
-// client's descriptors for stdout and stderr, which execCommand closes and removes from *fds.
+// execCommand runs a command and returns its exit code. If the client disconnects, it kills the command. fds contains the
+// client's descriptors for stdout and stderr. execCommand closes them and removes them from *fds once the command has
+// started.
 func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int, error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -120,9 +122,9 @@ func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int,
 	return k.awaitCommand(conn, status, fds, func() { k.killExec(pid) })
 }
 
-// awaitCommand waits until a command has exited, and returns the exit code. status receives the exit status of the command. If
-// the client disconnects first, awaitCommand calls kill and returns an error. It closes fds, the shim's copies of the command's
-// descriptors.
+// awaitCommand waits until a command has exited, and returns its exit code. The channel status receives the exit status of
+// the command. If the client disconnects first, awaitCommand calls kill and returns an error. fds contains the shim's copies
+// of the command's descriptors, which awaitCommand closes first.
 func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
 	// So that the client sees end of file when the command exits.
 	closeAll(*fds)
@@ -144,8 +146,9 @@ func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus,
 	}
 }
 
-// forkExec starts the command argv with the descriptors files. env is added to the environment of the container. status receives
-// the exit status of the command once. After the container's process has exited, forkExec returns ErrEnded.
+// forkExec starts a command with the streams in files, and returns its PID. env is added to the environment of the
+// container. The returned channel receives the exit status of the command once. After the container's process has exited,
+// forkExec returns ErrEnded.
 func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int, status chan syscall.WaitStatus, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -160,7 +163,8 @@ func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int
 	return pid, status, nil
 }
 
-// killExec kills the command with this PID, if it still runs, and its process group and descendants.
+// killExec kills the command with this PID, its process group and its descendants. It does nothing after the command has
+// exited.
 func (k *shimServer) killExec(pid int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

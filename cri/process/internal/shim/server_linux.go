@@ -59,8 +59,8 @@ type shimServer struct {
 	execs    map[int]chan syscall.WaitStatus
 }
 
-// Main runs the shim of the container with directory dir. It starts the container's process, serves requests of agents and, when
-// the process has exited, writes the exit record. It returns the exit code of the shim.
+// Main runs the shim of the container with directory dir. It starts the container's process and serves requests of agents.
+// When the process has exited, Main writes the exit record and returns the exit code of the shim.
 func Main(dir string) int {
 	unix.Umask(0o022)
 	closeOnExec(readyFD)
@@ -96,8 +96,8 @@ func Main(dir string) int {
 	return 0
 }
 
-// closeOnExec sets the flag close-on-exec on all descriptors not below first. This includes descriptors that the shim inherited
-// from the agent by mistake.
+// closeOnExec sets the flag close-on-exec on the descriptor first and on all higher descriptors. This includes descriptors
+// that the shim inherited from the agent by mistake.
 func closeOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -173,7 +173,7 @@ func (k *shimServer) forkProcess() error {
 	return err
 }
 
-// forkOnThread starts the program argv as a session leader. It runs on the thread that is in the namespaces and cgroups of the
+// forkOnThread starts a program as a session leader. It forks on the thread that is in the namespaces and cgroups of the
 // container. env is added to the environment of the container.
 func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid int, err error) {
 	k.thread.runOnThread(func() {
@@ -182,7 +182,7 @@ func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid
 	return pid, err
 }
 
-// forkHere starts a program as forkOnThread does. The caller is on the fork thread.
+// forkHere starts a program as forkOnThread does, on the calling thread. The caller must be on the fork thread.
 func (k *shimServer) forkHere(argv []string, files stdio, env []string) (int, error) {
 	path, err := k.lookPath(argv[0])
 	if err != nil {
@@ -206,7 +206,7 @@ func (k *shimServer) forkHere(argv []string, files stdio, env []string) (int, er
 	return pid, nil
 }
 
-// lookPath returns the path of the program name, which it searches in the PATH of the container.
+// lookPath returns the path of a program. It searches for a plain name in the PATH of the container.
 func (k *shimServer) lookPath(name string) (string, error) {
 	for _, entry := range k.spec.Env {
 		if path, ok := strings.CutPrefix(entry, "PATH="); ok {
@@ -247,8 +247,8 @@ func (k *shimServer) reapChildren() {
 	}
 }
 
-// recordExit writes the exit record after the container's process has exited. Before that it kills the remaining processes, waits
-// for the last output and detaches the clients. run is the start record.
+// recordExit writes the exit record after the container's process has exited. Before that it kills the remaining processes,
+// waits for the last output and detaches the clients. run is the start record of the process.
 func (k *shimServer) recordExit(run Run) error {
 	exit := Exit{Code: exitCode(k.status), Reason: ReasonCompleted, Started: run.At, At: k.exitTime}
 	if exit.Code != 0 {
@@ -274,8 +274,8 @@ func (k *shimServer) recordExit(run Run) error {
 	return writeExit(k.dir, exit)
 }
 
-// killUntil kills all descendants of the shim, repeatedly, until done is closed. It returns false if done is not closed within
-// limit.
+// killUntil kills all descendants of the shim, repeatedly, until the channel done is closed. It returns false if the channel
+// is still open after the time limit.
 func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
@@ -304,7 +304,8 @@ func (k *shimServer) killDescendants() {
 	}
 }
 
-// exitCode returns the exit code in status. After a death by signal n it is 128+n, as in shells.
+// exitCode returns the exit code of a process with this status. If signal n killed the process, the exit code is 128+n, as
+// in shells.
 func exitCode(status syscall.WaitStatus) int32 {
 	if status.Signaled() {
 		return 128 + int32(status.Signal())

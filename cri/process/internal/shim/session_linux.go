@@ -16,9 +16,9 @@ import (
 // killReplyTimeout limits the wait for the shim's reply after the client of a command has disconnected.
 const killReplyTimeout = 3 * time.Second
 
-// Run runs the command argv in the environment of the container, and returns its exit code. fds are stdin, stdout and stderr of
-// the command or, if tty is set, one terminal. Run closes fds. When ctx ends, it kills the command and its child processes. If
-// the shim was started by an agent of an older version, it returns [ErrOldShim].
+// Run runs a command in the environment of the container, and returns its exit code. fds contains stdin, stdout and stderr
+// of the command or, if tty is set, one terminal. Run closes these descriptors. When ctx ends, it kills the command and its
+// child processes. If the shim was started by an older version of the agent, it returns [ErrOldShim].
 func (h *Handle) Run(ctx context.Context, argv []string, tty bool, fds []int) (int, error) {
 	r := request{Op: opRun, Version: protocol, Argv: argv, TTY: tty}
 	conn, err := h.openRequest(ctx, r, fds)
@@ -65,9 +65,9 @@ type AttachOptions struct {
 	Terminal bool // terminal of the process, to set its size
 }
 
-// Attach makes the shim copy the output of the container's process to fds: stdout to fds[0] and stderr to fds[1], unless the
-// descriptor is -1. Attach closes fds. If a client reads too slowly and its pipe is full, the shim disconnects it. Once Attach
-// has returned, ctx has no effect.
+// Attach makes the shim copy the output of the container's process to fds: stdout to fds[0] and stderr to fds[1]. A
+// descriptor of -1 means that the stream is not copied. Attach closes the descriptors. The shim disconnects a client that
+// reads so slowly that its pipe is full. Once Attach has returned, ctx has no effect.
 func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*Attachment, error) {
 	r := request{Op: opAttach, Version: protocol, Stdin: opts.Input, Terminal: opts.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
@@ -136,17 +136,17 @@ func (a *Attachment) Terminal() *os.File {
 	return a.file
 }
 
-// StaysAfterInput reports whether the client must stay attached after the end of its input. It must if its end of input closes
-// the stdin of the process, because the client then receives the remaining output.
+// StaysAfterInput reports whether the client must stay attached after the end of its input. It is true if the end of the
+// client's input closes the stdin of the process: the client then receives the remaining output.
 func (a *Attachment) StaysAfterInput() bool { return a.attachedReply.Once && !a.attachedReply.TTY }
 
-// EndInput tells the shim that this client sends no more input.
+// EndInput notifies the shim that this client sends no more input.
 func (a *Attachment) EndInput() {
 	_, _ = a.conn.Write([]byte{inputEnded}) // fails if the shim has exited
 }
 
-// Wait waits until the client is detached. It returns nil if the process has exited or Close was called, else the reason why the
-// shim has disconnected the client.
+// Wait waits until the client is detached. It returns nil if the process has exited or Close was called. Otherwise it
+// returns the reason why the shim has disconnected the client.
 func (a *Attachment) Wait(ctx context.Context) error {
 	var answer reply
 	err := a.rest.Decode(&answer)

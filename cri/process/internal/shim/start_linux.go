@@ -38,14 +38,14 @@ const shimEnv = "NODEAGENT_SHIM"
 // IsShimProcess reports whether this program was started as a shim, even if it has changed its arguments.
 func IsShimProcess() bool { return os.Getenv(shimEnv) != "" }
 
-// shimEnviron returns the environment of a shim. Its entries limit the memory of the Go runtime, and avoid a delay of one second
-// at the exit of a program with the race detector.
+// shimEnviron returns the environment of a shim. It limits the memory of the Go runtime. It also avoids a delay of one
+// second when a program with the race detector exits.
 func shimEnviron() []string {
 	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", shimEnv + "=1"}
 }
 
-// StartShim starts the shim of the container with directory dir, and returns when the container's process runs. Run is the start
-// record of the process. If ctx ends first, StartShim kills the shim and the process.
+// StartShim starts the shim of the container with directory dir, and returns when the container's process runs. The returned
+// Run is the start record of the process. If ctx ends first, StartShim kills the shim and the process.
 func StartShim(ctx context.Context, dir string) (*Handle, Run, error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -78,8 +78,8 @@ func StartShim(ctx context.Context, dir string) (*Handle, Run, error) {
 	return nil, Run{}, errors.Join(err, h.KillAndClose())
 }
 
-// startProcess starts this program again, as the shim of the container with directory dir. The shim inherits report, a pipe for
-// its start report, and lock, the locked file.
+// startProcess starts this program again, as the shim of the container with directory dir. The shim inherits two files: the
+// pipe report for its start report, and the locked file lock.
 func startProcess(dir string, report, lock *os.File) (*Handle, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

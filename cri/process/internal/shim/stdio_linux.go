@@ -33,8 +33,8 @@ func (s stdio) close() {
 	}
 }
 
-// openStdio opens stdin, stdout and stderr for the container's process, and starts to copy its output. The caller closes files,
-// also after an error.
+// openStdio opens stdin, stdout and stderr for the container's process, and starts to copy the output. The caller closes the
+// returned descriptors, also after an error.
 func (k *shimServer) openStdio() (files stdio, err error) {
 	if k.spec.TTY {
 		return k.openTerminal()
@@ -50,7 +50,7 @@ func (k *shimServer) openStdio() (files stdio, err error) {
 	return files, err
 }
 
-// openTerminal opens a terminal as stdin, stdout and stderr of the container's process, and starts to copy its output.
+// openTerminal opens a terminal as stdin, stdout and stderr of the container's process, and starts to copy the output.
 func (k *shimServer) openTerminal() (stdio, error) {
 	uid := -1
 	if u := k.spec.User; u != nil {
@@ -70,8 +70,8 @@ func (k *shimServer) openTerminal() (stdio, error) {
 	return stdio{in: slave, out: slave, err: slave, tty: true}, nil
 }
 
-// openStdin returns the stdin for the container's process: a pipe to which attached clients write or, if the container has no
-// stdin, /dev/null.
+// openStdin returns the stdin for the container's process. It is a pipe to which attached clients write, or /dev/null if the
+// container has no stdin.
 func (k *shimServer) openStdin() (int, error) {
 	if !k.spec.Stdin {
 		return unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -89,7 +89,8 @@ func (k *shimServer) openStdin() (int, error) {
 	return ends[0], nil
 }
 
-// openPipe returns the end of a pipe to which the container's process writes the stream, and starts to copy its output.
+// openPipe opens a pipe for an output stream of the container's process, and starts to copy the output. It returns the end
+// to which the process writes.
 func (k *shimServer) openPipe(stream string) (int, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -110,7 +111,7 @@ const (
 	stderr = "stderr"
 )
 
-// copyOutput starts a goroutine that copies output of the stream from fd to the log and to the attached clients.
+// copyOutput starts a goroutine that copies the output from the descriptor to the log and to the attached clients.
 func (k *shimServer) copyOutput(fd int, stream string) {
 	from := os.NewFile(uintptr(fd), stream)
 	k.output.Go(func() {
@@ -155,8 +156,8 @@ type processInput struct {
 	fd int // -1: closed
 }
 
-// lendFD calls fn with the descriptor of the input, or with nil if the container has no input or it is closed. The descriptor
-// stays open while fn runs.
+// lendFD calls fn with the descriptor of the container's stdin, which stays open while fn runs. If the container has no
+// stdin or its stdin is closed, fn gets nil.
 func (i *processInput) lendFD(fn func(fds []int) error) error {
 	if i == nil {
 		return fn(nil)
@@ -169,8 +170,8 @@ func (i *processInput) lendFD(fn func(fds []int) error) error {
 	return fn([]int{i.fd})
 }
 
-// closeAfterFirst is called when an attached client sends no more input. It closes the input if the container accepts only one
-// client's input.
+// closeAfterFirst is called when an attached client sends no more input. It closes the stdin if the container accepts the
+// input of one client only.
 func (i *processInput) closeAfterFirst() {
 	if i == nil || !i.once {
 		return

@@ -19,8 +19,8 @@ type forkThread struct {
 	tid   int
 }
 
-// newThread starts a thread that forks processes. It is never the main thread, to whose cgroup the kernel would charge the memory
-// of the whole shim.
+// newThread starts a thread that forks processes. It is never the main thread, because the kernel would charge the memory of
+// the whole shim to the cgroup of the main thread.
 func newThread() *forkThread {
 	t := &forkThread{calls: make(chan func()), quit: make(chan struct{})}
 	ready := make(chan struct{})
@@ -48,7 +48,7 @@ func (t *forkThread) runCalls(ready chan struct{}) {
 	}
 }
 
-// runOnThread runs call on the thread and waits until it returns. It must not be called after stopThread.
+// runOnThread runs a function on the thread and waits until it returns. It must not be called after stopThread.
 func (t *forkThread) runOnThread(call func()) {
 	done := make(chan struct{})
 	t.calls <- func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ResolvConf returns the content of resolv.conf(5) for the DNS settings of a pod. A value that is empty or contains a blank is an
-// error.
+// ResolvConf returns the content of resolv.conf(5) for the DNS settings of a pod. It returns an error if a value is empty or
+// contains a blank.
 func ResolvConf(dns *cri.DNSConfig) (string, error) {
 	var text strings.Builder
 	for _, list := range []struct {

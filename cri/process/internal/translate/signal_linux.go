@@ -19,7 +19,8 @@ const (
 	sigRTMax = 64
 )
 
-// Signal returns the number of a signal, whose name is for example "SIGTERM" or "SIGRTMIN+3". The empty name means SIGTERM.
+// Signal returns the number of the signal with this name, for example "SIGTERM" or "SIGRTMIN+3". The empty name means
+// SIGTERM.
 func Signal(signal cri.Signal) (unix.Signal, error) {
 	if signal == "" {
 		return unix.SIGTERM, nil

@@ -13,8 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// resolveUser returns the user and groups that security requests for a container, or nil for the agent's user. If no group is
-// requested, the user gets the group in the host's user database, or else the group with the number of the user.
+// resolveUser returns the user and groups that a security context requests, or nil for the agent's user. If no group is
+// requested, the user gets the group in the host's user database. If the user is not in the database, the group has the
+// number of the user.
 func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	if security.RunAsUser == nil && security.RunAsUsername == "" && security.RunAsGroup == nil && len(security.SupplementalGroups) == 0 {
 		return nil, nil
@@ -59,7 +60,7 @@ func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	return u, nil
 }
 
-// ContainerUser returns the user of a shim as it is reported in a cri.Container.
+// ContainerUser converts the user of a shim to the user in a [cri.Container].
 func ContainerUser(shimUser *shim.User) *cri.ContainerUser {
 	c := &cri.ContainerUser{UID: int64(shimUser.UID), GID: int64(shimUser.GID)}
 	for _, g := range shimUser.Groups {
