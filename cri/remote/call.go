@@ -21,8 +21,8 @@ type callInfo struct {
 	extra time.Duration
 }
 
-// invoke sends request with rpc, within the time limit of the call that info describes, and returns the response. It reports the
-// call to Options.CallReturned, and wraps an error in a [cri.Error].
+// invoke sends a request by calling rpc, and returns the response. It applies the time limit of the call, and reports the
+// call to Options.CallReturned. An error is wrapped in a [cri.Error].
 func invoke[Q, A any](
 	ctx context.Context, client *Client, info callInfo, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
 ) (A, error) {
@@ -40,15 +40,15 @@ func invoke[Q, A any](
 	return answer, nil
 }
 
-// reportCall passes the name of a finished call, the time since began, and err to Options.CallReturned, if it is set.
+// reportCall passes the name of a finished call, its duration and its error to Options.CallReturned, if that is set.
 func (c *Client) reportCall(info callInfo, began time.Time, err error) {
 	if c.callReturned != nil {
 		c.callReturned(info.name, time.Since(began), err)
 	}
 }
 
-// timeLimit returns the time limit of a call: the limit in Options.Timeouts or, without one, the kubelet's default. It adds
-// info.extra. Zero means no limit.
+// timeLimit returns the time limit of a call; zero means no limit. The limit is the value in Options.Timeouts or, without
+// one, the kubelet's default. timeLimit adds info.extra to it.
 func (c *Client) timeLimit(info callInfo) time.Duration {
 	d, ok := c.timeouts[info.name]
 	switch {
@@ -76,7 +76,7 @@ type requiredField struct {
 	set  bool
 }
 
-// requireFields returns an error that names the first of the response fields that is not set, or nil if all are set.
+// requireFields returns an error that names the first response field that is not set. If all fields are set, it returns nil.
 func (o callInfo) requireFields(fields ...requiredField) error {
 	for _, f := range fields {
 		if !f.set {
@@ -86,8 +86,9 @@ func (o callInfo) requireFields(fields ...requiredField) error {
 	return nil
 }
 
-// roundUpToSeconds returns duration in seconds, rounded up: the CRI has no smaller unit. Negative values become zero. The result
-// never exceeds the maximum of [time.Duration], which containerd would take for a grace period that has expired.
+// roundUpToSeconds converts a duration to whole seconds, rounded up, because the CRI has no smaller unit. Negative values
+// become zero. The result never exceeds the maximum of [time.Duration], because containerd would take a larger grace period
+// for an expired one.
 func roundUpToSeconds(duration time.Duration) int64 {
 	s := int64(max(duration, 0) / time.Second)
 	if duration%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {

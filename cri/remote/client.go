@@ -71,8 +71,8 @@ var (
 // defaultTimeout is the default of the kubelet's runtimeRequestTimeout.
 const defaultTimeout = 2 * time.Minute
 
-// Dial returns a client of the runtime at endpoint, which is "unix:///path" or an absolute path. It returns an error if endpoint
-// or an option is invalid. Dial does not connect to the runtime: the first call does, for example [Client.Check].
+// Dial returns a client of the runtime at this endpoint: "unix:///path" or an absolute path. It returns an error if the
+// endpoint or an option is invalid. Dial does not connect to the runtime: the first call does, for example [Client.Check].
 func Dial(endpoint string, opts Options) (*Client, error) {
 	if opts.Timeout < 0 {
 		return nil, fmt.Errorf("dial runtime: timeout %v: negative", opts.Timeout)
@@ -124,8 +124,8 @@ const (
 	checkTimeout = 10 * time.Second
 )
 
-// Check returns nil if a CRI v1 runtime serves the socket. Otherwise it returns an error within 10 s. The error says what to
-// check if no program listens on the socket, or if a program listens that is no CRI v1 runtime.
+// Check returns nil if a CRI v1 runtime serves the socket, else an error within 10 s. If no program listens on the socket,
+// or the program is no CRI v1 runtime, the error contains advice.
 func (c *Client) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

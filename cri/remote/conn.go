@@ -83,11 +83,11 @@ func newConn(endpoint string) (*conn, error) {
 	return c, nil
 }
 
-// bufferSizes returns the sizes of the pooled receive buffers, as exponents of two: from 256 bytes to 1 MiB. Without the sizes
-// above 32 KiB, which the default pool of gRPC lacks, each list of a hundred pods would clear a buffer of 1 MiB.
+// bufferSizes returns the sizes of the pooled receive buffers, from 256 bytes to 1 MiB, as exponents of two. The default
+// pool of gRPC lacks sizes between 32 KiB and 1 MiB: with it, each list of a hundred pods would clear a buffer of 1 MiB.
 func bufferSizes() []uint8 { return []uint8{8, 12, 14, 15, 16, 17, 18, 19, 20} }
 
-// socketPath returns the path of the unix socket that endpoint names.
+// socketPath returns the path of the unix socket in an endpoint.
 func socketPath(endpoint string) (string, error) {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
@@ -99,7 +99,7 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// dialSocket connects to the socket. It stores the error, or nil after success, in c.dialErr.
+// dialSocket connects to the socket. It stores the error in c.dialErr, or nil after success.
 func (c *conn) dialSocket(ctx context.Context, _ string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", c.path)
@@ -112,7 +112,7 @@ func (c *conn) dialSocket(ctx context.Context, _ string) (net.Conn, error) {
 	return nc, nil
 }
 
-// explainDialError adds to err, an error of connecting to the socket at path, a hint what to check.
+// explainDialError adds advice to an error of connecting to the socket at path, for example to check that the runtime runs.
 func explainDialError(path string, err error) error {
 	advice := "check the path, and that the runtime runs"
 	cause := err
@@ -131,8 +131,8 @@ func explainDialError(path string, err error) error {
 	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
 }
 
-// explainCallError adds to err, the error of the first call, a hint what to check. It returns err unchanged if it already has the
-// hint of explainDialError, because the connection failed.
+// explainCallError adds advice to the error of the first call, for example to check the socket path. If the connection
+// failed, it returns the error unchanged, because [explainDialError] has added advice already.
 func (c *conn) explainCallError(err error) error {
 	switch {
 	case c.dialErr.Load() != nil:

@@ -40,7 +40,7 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// StopContainer sends the stop signal to a container, and kills it after grace. A missing container is no error.
+// StopContainer sends the stop signal to a container, and kills it after the grace period. A missing container is no error.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := invoke(ctx, c, callInfo{name: "StopContainer", id: id, extra: grace}, c.runtime.StopContainer,
 		&v1.StopContainerRequest{ContainerId: id, Timeout: roundUpToSeconds(grace)})
@@ -54,7 +54,7 @@ func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	return ignoreNotFound(err)
 }
 
-// ContainerStatus returns a container with all details. SandboxID is empty, because the CRI message does not contain it.
+// ContainerStatus returns a container with all details. Its SandboxID is empty, because the CRI message does not contain it.
 func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
 	o := callInfo{name: "ContainerStatus", id: id}
 	r, err := invoke(ctx, c, o, c.runtime.ContainerStatus, &v1.ContainerStatusRequest{ContainerId: id})
@@ -70,7 +70,7 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container,
 	)
 }
 
-// UpdateContainer changes the resources of a container. Zero fields of resources leave the current values.
+// UpdateContainer changes the resources of a container. Fields that are zero in resources keep their current values.
 func (c *Client) UpdateContainer(
 	ctx context.Context, id string, resources *cri.Resources, annotations map[string]string,
 ) error {
@@ -81,8 +81,7 @@ func (c *Client) UpdateContainer(
 	return err
 }
 
-// ReopenContainerLog makes the runtime open the container's log file again by its path, after the caller has renamed the old
-// file.
+// ReopenContainerLog makes the runtime open a new log file at the same path. The caller has renamed the old file before.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	_, err := invoke(ctx, c, callInfo{name: "ReopenContainerLog", id: id}, c.runtime.ReopenContainerLog,
 		&v1.ReopenContainerLogRequest{ContainerId: id})

@@ -30,8 +30,8 @@ func (e *callError) Unwrap() []error {
 	return []error{e.sentinel, e.cause}
 }
 
-// translateError converts a gRPC error into an error that matches one of the errors in the documentation of package cri. nil
-// stays nil.
+// translateError converts a gRPC error into an error that wraps one of the errors of package cri, such as [cri.ErrNotFound].
+// It returns nil for a nil error.
 func (c *conn) translateError(err error) error {
 	if err == nil {
 		return nil
@@ -56,8 +56,8 @@ func (c *conn) translateError(err error) error {
 	return e
 }
 
-// sentinelError returns the error in the documentation of package cri, such as [cri.ErrNotFound], that st stands for, or nil if
-// there is none.
+// sentinelError returns the error of package cri that corresponds to a gRPC status, such as [cri.ErrNotFound]. It returns
+// nil if there is none.
 func sentinelError(st *status.Status) error {
 	switch st.Code() {
 	case codes.NotFound:
@@ -88,14 +88,14 @@ func sentinelError(st *status.Status) error {
 	return nil
 }
 
-// isUnknownID reports whether message is CRI-O's error for an unknown ID. CRI-O returns it with the code Unknown, so only the
-// text, from pkg/truncindex of containers/storage, identifies it.
+// isUnknownID reports whether message is CRI-O's error for an unknown ID. It compares the text, because CRI-O returns this
+// error with the code Unknown. Source: pkg/truncindex of containers/storage.
 func isUnknownID(message string) bool {
 	return strings.HasSuffix(message, "not found: ID does not exist")
 }
 
-// isNameReserved reports whether message is a runtime's error for a name that is in use. Only the text identifies it, because no
-// code means this: containerd 2 returns FailedPrecondition, and containerd 1 and CRI-O return Unknown.
+// isNameReserved reports whether message is a runtime's error for a name that is in use. It compares the text, because the
+// code is ambiguous: containerd 2 returns FailedPrecondition, and containerd 1 and CRI-O return Unknown.
 func isNameReserved(message string) bool {
 	return strings.Contains(message, `" is reserved for "`) || strings.Contains(message, "name is reserved")
 }

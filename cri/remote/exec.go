@@ -21,8 +21,9 @@ const (
 	maxReceiving = 2       // ExecSync responses received at a time without cri.WithMaxOutput
 )
 
-// ExecSync runs a command in a container until it exits, and returns its output and exit code. The response may have 16 MiB,
-// unless [cri.WithMaxOutput] sets another limit. To save memory, only two responses without such a limit are received at a time.
+// ExecSync runs a command in a container until it exits, and returns its output and exit code. The response may have up to
+// 16 MiB, unless [cri.WithMaxOutput] sets another limit. To save memory, at most two responses with the default limit are
+// received at a time.
 func (c *Client) ExecSync(
 	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
 ) (cri.ExecResult, error) {
@@ -48,8 +49,8 @@ func (c *Client) ExecSync(
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
 }
 
-// execWithSlot makes an ExecSync call. It receives at most windowSize bytes of the response until one of maxReceiving slots is
-// free, so that only a few long responses are in memory.
+// execWithSlot makes an ExecSync call. Before it receives more than windowSize bytes of the response, it waits for one of
+// maxReceiving slots. This limits the number of long responses in memory.
 func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream
@@ -73,13 +74,14 @@ func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, opti
 	return answer, nil
 }
 
-// isTimeout reports whether resp means that the command was killed after timeout: CRI-O then returns exit code -1, which no
-// process returns, and no error. took is the duration of the call.
+// isTimeout reports whether the runtime has killed the command after the timeout. CRI-O then returns no error but exit code
+// -1, which no process returns. took is the duration of the call.
 func isTimeout(resp *v1.ExecSyncResponse, timeout, took time.Duration) bool {
 	return resp.GetExitCode() == -1 && timeout > 0 && took >= timeout
 }
 
-// Exec returns a URL of the runtime. A client that connects to it runs cmd in the container, with the streams in opts.
+// Exec returns a URL of the runtime. A client that connects to the URL runs the command in the container, with the streams
+// in opts.
 func (c *Client) Exec(
 	ctx context.Context, containerID string, cmd []string, opts cri.StreamOptions,
 ) (string, error) {
@@ -91,8 +93,8 @@ func (c *Client) Exec(
 	return sessionURL(o, r, err)
 }
 
-// Attach returns a URL of the runtime. A client that connects to it is attached to the container's own process, with the streams
-// in opts.
+// Attach returns a URL of the runtime. A client that connects to the URL is attached to the container's main process, with
+// the streams in opts.
 func (c *Client) Attach(ctx context.Context, containerID string, opts cri.StreamOptions) (string, error) {
 	o := callInfo{name: "Attach", id: containerID}
 	r, err := invoke(ctx, c, o, c.runtime.Attach, &v1.AttachRequest{
@@ -102,7 +104,8 @@ func (c *Client) Attach(ctx context.Context, containerID string, opts cri.Stream
 	return sessionURL(o, r, err)
 }
 
-// PortForward returns a URL of the runtime. A client that connects to it can forward connections to ports of the sandbox.
+// PortForward returns a URL of the runtime. A client that connects to the URL can forward connections to ports of the
+// sandbox.
 func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int32) (string, error) {
 	o := callInfo{name: "PortForward", id: sandboxID}
 	r, err := invoke(ctx, c, o, c.runtime.PortForward,
@@ -110,8 +113,8 @@ func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int3
 	return sessionURL(o, r, err)
 }
 
-// Checkpoint makes the runtime write a checkpoint archive of a container to location. The time limit of the call is extended by
-// timeout. A runtime that cannot checkpoint, such as containerd without CRIU, returns an error.
+// Checkpoint makes the runtime write a checkpoint archive of a container to the file at location. The time limit of the call
+// is extended by timeout. A runtime that cannot checkpoint, such as containerd without CRIU, returns an error.
 func (c *Client) Checkpoint(ctx context.Context, containerID, location string, timeout time.Duration) error {
 	o := callInfo{name: "CheckpointContainer", id: containerID, extra: timeout}
 	_, err := invoke(ctx, c, o, c.runtime.CheckpointContainer,

@@ -24,8 +24,8 @@ func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
 	return s, err
 }
 
-// listFiltered lists the sandboxes and containers that the two requests select, with two concurrent calls. Errors contain id, the
-// UID of the pod, if it is not empty.
+// listFiltered makes the two list requests concurrently, and returns the listed sandboxes and containers. id is the UID of
+// the pod for error messages; it may be empty.
 func (c *Client) listFiltered(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
 ) (cri.Snapshot, error) {
@@ -58,8 +58,8 @@ func decodeList[P, S any](in []P, decode func(P) S) []S {
 	return out
 }
 
-// assignPodUIDs sets PodUID of each container to the pod UID of its sandbox. If the sandbox is not listed, PodUID remains the UID
-// in the container's label.
+// assignPodUIDs sets the PodUID of each container to the pod UID of its sandbox. If the sandbox is not listed, the container
+// keeps the UID in its label.
 func assignPodUIDs(snapshot cri.Snapshot) {
 	uids := make(map[string]string, len(snapshot.Sandboxes))
 	for i := range snapshot.Sandboxes {

@@ -15,8 +15,8 @@ import (
 
 // ListPod returns the sandboxes of the pod with this UID and the containers in them, as [Client.List] does.
 //
-// It makes two calls with a filter for the label [cri.LabelPodUID], which the kubelet and package podspec set. A pod whose
-// objects lack the label, for example a pod of crictl, is only found after a List has returned it: ListPod then lists everything,
+// It selects them by the label [cri.LabelPodUID], which the kubelet and package podspec set. A pod without this label, for
+// example a pod of crictl, is only found after [Client.List] has returned it once. For such a pod, ListPod lists all pods,
 // unless the list is too large for a message.
 func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	if c.mislabelled.contains(uid) {
@@ -39,15 +39,15 @@ type mislabelled struct {
 	uids map[string]bool
 }
 
-// contains reports whether the pod with this UID cannot be listed by label.
+// contains reports whether the pod with this UID cannot be listed by its label.
 func (m *mislabelled) contains(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.uids[uid]
 }
 
-// updateFrom replaces the UIDs in m by the UIDs of the pods in snapshot that cannot be listed by label. snapshot must be a
-// complete list.
+// updateFrom replaces the UIDs in m by the UIDs of the pods in snapshot that cannot be listed by their label. The snapshot
+// must be complete.
 func (m *mislabelled) updateFrom(snapshot *cri.Snapshot) {
 	var uids map[string]bool
 	see := func(uid string, labels map[string]string) {

@@ -55,8 +55,8 @@ func (c *Client) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, err
 	)
 }
 
-// UpdateSandbox sends the changed resources of a pod to the runtime. resources is the sum over the pod's containers, and overhead
-// is the overhead of the pod.
+// UpdateSandbox sends the changed resources of a pod to the runtime. overhead is the overhead of the pod, and resources is
+// the sum over the pod's containers.
 func (c *Client) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
 	_, err := invoke(ctx, c, callInfo{name: "UpdatePodSandboxResources", id: id}, c.runtime.UpdatePodSandboxResources,
 		&v1.UpdatePodSandboxResourcesRequest{

@@ -23,8 +23,8 @@ func (c *Client) ContainerStats(ctx context.Context) ([]cri.ContainerStats, erro
 	return decodeList(r.GetStats(), cripb.DecodeContainerStats), nil
 }
 
-// PodContainerStats returns the usage of every running container in a sandbox. For a missing sandbox it returns none, and no
-// error.
+// PodContainerStats returns the usage of every running container in a sandbox. For a missing sandbox it returns an empty
+// list without an error.
 func (c *Client) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	r, err := invoke(ctx, c, callInfo{name: "ListContainerStats", id: sandboxID}, c.runtime.ListContainerStats,
 		&v1.ListContainerStatsRequest{Filter: &v1.ContainerStatsFilter{PodSandboxId: sandboxID}})
@@ -47,7 +47,7 @@ func (c *Client) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return decodeList(r.GetStats(), cripb.DecodeSandboxStats), nil
 }
 
-// MetricDescriptors returns the descriptors of the metrics that only this runtime has.
+// MetricDescriptors returns the descriptors of the runtime's own metrics.
 func (c *Client) MetricDescriptors(ctx context.Context) ([]cri.MetricDescriptor, error) {
 	r, err := invoke(ctx, c, callInfo{name: "ListMetricDescriptors"}, c.runtime.ListMetricDescriptors,
 		&v1.ListMetricDescriptorsRequest{})
