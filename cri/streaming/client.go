@@ -34,8 +34,9 @@ type client struct {
 	sendStatus func(status)   // sends the final status of the session to the client
 }
 
-// openClient upgrades the connection of an exec or attach request r, and waits until the client has opened the streams in opts.
-// If it fails before the connection is hijacked, taken is false: the caller then sends err as an HTTP response.
+// openClient upgrades the connection of an exec or attach request, and waits until the client has opened the streams in
+// opts. taken is true once the connection is hijacked. If openClient fails before that, the caller sends the error as an
+// HTTP response.
 func (s *session) openClient(w http.ResponseWriter, r *http.Request, opts cri.StreamOptions) (client *client, taken bool, err error) {
 	if upgrade.IsWebSocket(r) {
 		protocol, refusal := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
@@ -67,8 +68,8 @@ func (c *client) abortInputs() {
 	}
 }
 
-// closeWithStatus sends result to the client, unless it is nil, and waits until the client has read it. Then it closes the
-// connection.
+// closeWithStatus sends the status to the client and waits until the client has read it. Then it closes the connection. A
+// nil status is not sent.
 func (c *client) closeWithStatus(result *status) {
 	c.abortInputs()
 	if result != nil {
@@ -81,8 +82,8 @@ func (c *client) closeWithStatus(result *status) {
 // maxSize limits the number of bytes of one terminal size that a client sends.
 const maxSize = 4 << 10
 
-// decodeSizes decodes terminal sizes from r until r ends or a size is invalid, and then closes sizes. The channel sizes must have
-// capacity 1: a newer size replaces an unread one.
+// decodeSizes decodes terminal sizes from r and sends them to the channel. It closes the channel at the end of r or after an
+// invalid size. The channel must have capacity 1: a newer size replaces an unread one.
 func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	defer close(sizes)
 	limited := &io.LimitedReader{R: r}
@@ -102,8 +103,8 @@ func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	}
 }
 
-// awaitStreams waits until the client has opened its streams, that is, until ready is closed. It returns an error after
-// Options.CreationTimeout, or when the client disconnects or the session ends.
+// awaitStreams waits until the client has opened its streams; the channel ready is closed at that time. It returns an error
+// after Options.CreationTimeout, or when the client disconnects or the session ends.
 func (c *client) awaitStreams(session *session, ready <-chan struct{}) error {
 	t := time.NewTimer(session.server.opts.CreationTimeout)
 	defer t.Stop()

@@ -40,7 +40,7 @@ type spdyClient struct {
 	complete bool // ready is closed
 }
 
-// writeSPDYUpgrade sends the response 101, which switches the connection to SPDY with the given stream protocol.
+// writeSPDYUpgrade sends the response 101, which switches the connection to SPDY with this stream protocol.
 func (c *conn) writeSPDYUpgrade(protocol string) error {
 	_, err := io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+upgrade.SPDY31+"\r\n"+
 		upgrade.HeaderProtocol+": "+protocol+"\r\n\r\n")
@@ -84,7 +84,8 @@ func (s *session) openSPDY(w http.ResponseWriter, opts cri.StreamOptions, protoc
 	return c.client, true, nil
 }
 
-// wantedStreams maps each stream type to whether the client must open such a stream under opts.
+// wantedStreams returns the streams that the client must open: the entry of a stream type is true if opts or the protocol
+// requires such a stream.
 func wantedStreams(opts cri.StreamOptions, protocol string) map[string]bool {
 	return map[string]bool{
 		typeError: true, typeStdin: opts.Stdin, typeStdout: opts.Stdout, typeStderr: opts.Stderr,
@@ -122,8 +123,8 @@ func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	return nil
 }
 
-// hasAllStreams reports whether the client has opened all wanted streams. A stderr stream counts as the resize stream: a client
-// that expects no terminal opens stderr, although the container has a terminal. The caller holds mu.
+// hasAllStreams reports whether the client has opened all streams that it must open. A client that expects no terminal opens
+// a stderr stream although the container has a terminal: this stream counts as the resize stream. The caller holds mu.
 func (c *spdyClient) hasAllStreams() bool {
 	for kind, wanted := range c.wanted {
 		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) {
@@ -133,7 +134,7 @@ func (c *spdyClient) hasAllStreams() bool {
 	return true
 }
 
-// attachStreams sets Stdin, Stdout, Stderr and Resize of the session to the SPDY streams that the client opened.
+// attachStreams sets Stdin, Stdout, Stderr and Resize of the session to the SPDY streams that the client has opened.
 func (c *spdyClient) attachStreams(opts cri.StreamOptions) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,16 +160,16 @@ func (c *spdyClient) attachStreams(opts cri.StreamOptions) {
 	}
 }
 
-// startResize starts a goroutine that decodes terminal sizes from r and sends them to the channel Resize of the session. r must
-// read from input, which abortInputs aborts to stop the goroutine.
+// startResize starts a goroutine that decodes terminal sizes from r and sends them to the channel Resize of the session. The
+// data of r must come from the pipe input, because abortInputs aborts that pipe to stop the goroutine.
 func (c *client) startResize(r io.Reader, input *pipe.Pipe) {
 	to := make(chan cri.TerminalSize, 1)
 	c.Resize, c.inputs = to, append(c.inputs, input)
 	c.tasks.Go(func() { decodeSizes(r, to) })
 }
 
-// closeStreams sends result on the error stream, and closes all streams, the error stream last. Some clients depend on this
-// order.
+// closeStreams sends the status on the error stream and closes all streams. It closes the error stream last, because some
+// clients depend on this order.
 func (c *spdyClient) closeStreams(result status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -36,8 +36,8 @@ type webSocket struct {
 	writeInput func(*pipe.Pipe, []byte)
 }
 
-// upgradeWebSocket hijacks the connection of r and upgrades it to a WebSocket with the given protocol. It returns the network
-// connection and the WebSocket on it. If the connection was not hijacked, both are nil.
+// upgradeWebSocket hijacks the connection of a request and upgrades it to a WebSocket with this protocol. It returns the
+// network connection and the WebSocket on it. If the connection was not hijacked, both are nil.
 func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
 	c, err := s.hijackConn(w)
 	if err != nil {
@@ -96,8 +96,8 @@ func (s *session) openWebSocket(
 	return c, true, err
 }
 
-// readMessages copies the data of each message to the input of its channel. It returns when the client closes the connection or
-// violates the protocol.
+// readMessages copies the data of each message to the input pipe of its channel. It returns when the client closes the
+// connection or violates the protocol.
 func (ws *webSocket) readMessages() {
 	buf := make([]byte, 4<<10)
 	for {
@@ -132,7 +132,8 @@ func (ws *webSocket) readMessages() {
 	}
 }
 
-// copyMessage copies the current message to input. It reads the message into buf first. Invalid base64 data ends the copy.
+// copyMessage copies the current message to the input pipe of its channel. buf is the buffer for reading. Invalid base64
+// data ends the copy.
 func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	var r io.Reader = ws.frames
 	if ws.base64 {
@@ -151,8 +152,8 @@ func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	}
 }
 
-// closeChannel handles a close signal, a message of protocol version 5 with a channel number. It closes the input of that
-// channel.
+// closeChannel closes the input pipe of the channel that a close signal names. Clients of protocol version 5 send this
+// signal as a message with a channel number.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {
@@ -182,7 +183,8 @@ type channelWriter struct {
 	number byte
 }
 
-// Write sends b on the channel of c. In base64 a message has at most 32 KiB. An empty b is sent as an empty message.
+// Write sends b as messages on the channel of c. With base64 encoding, a message has at most 32 KiB. An empty b is sent as
+// an empty message.
 func (c channelWriter) Write(b []byte) (int, error) {
 	if !c.ws.base64 {
 		return c.ws.frames.WriteBinary([]byte{c.number}, b)

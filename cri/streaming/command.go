@@ -17,8 +17,9 @@ import (
 // runnerTimeout is how long a session waits for a call of a Runner to return, after the context of the call has ended.
 const runnerTimeout = 10 * time.Second
 
-// ServeExec runs cmd in a container, and connects its input and output with the client of r. The caller has authorized r and
-// checked that the container exists. ServeExec blocks until the session has ended, and sends all errors to the client.
+// ServeExec runs a command in a container, and connects its input and output with the HTTP client. The caller has authorized
+// the request and checked that the container exists. ServeExec blocks until the session has ended, and sends all errors to
+// the client.
 func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Exec, target: s.newTarget(containerID), options: opts,
@@ -35,9 +36,9 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 	})
 }
 
-// ServeAttach connects the client of r with the input and output of the container's main process. opts.TTY must be true if the
-// container was created with a terminal. The caller has authorized r and checked that the container exists. ServeAttach blocks
-// until the session has ended, and sends all errors to the client.
+// ServeAttach connects the HTTP client with the input and output of the container's main process. opts.TTY must be true if
+// the container was created with a terminal. The caller has authorized the request and checked that the container exists.
+// ServeAttach blocks until the session has ended, and sends all errors to the client.
 func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Attach, target: s.newTarget(containerID), options: opts,
@@ -85,8 +86,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, cmd comman
 	}
 }
 
-// newTarget returns the target of a session. It has id, a container or sandbox ID, and the UID of its pod, which Options.PodOf
-// returns.
+// newTarget returns the target of a session for a container or sandbox ID. It gets the UID of the pod from Options.PodOf.
 func (s *Server) newTarget(id string) Target {
 	t := Target{ID: id}
 	if f := s.opts.PodOf; f != nil {
@@ -102,8 +102,8 @@ func (s *Server) reportWebSocket(kind Kind) {
 	}
 }
 
-// runCommand calls run with the streams of a new client, and sends the returned status to the client. It returns after the client
-// has disconnected and its session is finished.
+// runCommand connects a new client, calls run with the client's streams, and sends the returned status to the client. It
+// returns after the client has disconnected and its session is finished.
 func (s *session) runCommand(
 	w http.ResponseWriter, r *http.Request, opts cri.StreamOptions, run func(context.Context, cri.Session) status,
 ) {
@@ -134,8 +134,8 @@ func (s *session) runCommand(
 	s.finishSession(result.hookError())
 }
 
-// awaitCommand waits for the status of a command on done. If the session is canceled or the client disconnects, it aborts the
-// input and waits at most runnerTimeout longer. After that, returned is false: the command still runs.
+// awaitCommand waits for the status of a command from the channel done. If the session is canceled or the client
+// disconnects, it aborts the input, and waits for at most runnerTimeout. If the command still runs then, returned is false.
 func (s *session) awaitCommand(client *client, done <-chan status) (result status, returned bool) {
 	select {
 	case result = <-done:

@@ -46,7 +46,8 @@ func (c *conn) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Write writes b to the network connection. While it blocks, writeStart has its start time, by which the session detects a stall.
+// Write writes to the network connection. While it blocks, c.writeStart contains the start time of the write, by which the
+// session detects a stall.
 func (c *conn) Write(b []byte) (int, error) {
 	c.writeStart.Store(time.Now().UnixNano())
 	n, err := c.Conn.Write(b)
@@ -57,7 +58,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes the write side only. A connection without this feature is closed completely.
+// CloseWrite closes only the write side. It closes the whole connection if the connection does not support that.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -65,8 +66,9 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-// Raw returns the socket of a connection to the runtime. early are the bytes that were received before: they must be used first.
-// Both are nil for a connection to a client, and if the connection is not plain TCP.
+// Raw returns the socket of a connection to the runtime. It also returns the bytes that were already received from the
+// socket: the caller must use these bytes first. Both results are nil if the connection leads to a client or is not plain
+// TCP.
 func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	one, ok := c.Conn.(*net.TCPConn)
 	if !ok || c.client {
@@ -82,7 +84,7 @@ func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 
 func (c *conn) newReader() *bufio.Reader { return bufio.NewReaderSize(c, 16<<10) }
 
-// hijackConn takes the network connection of a request over from the HTTP server, and returns it.
+// hijackConn takes over the network connection of a request from the HTTP server, and returns it.
 func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	c, rw, err := http.NewResponseController(w).Hijack()
 	if errors.Is(err, http.ErrNotSupported) {
@@ -99,8 +101,8 @@ func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	return s.newConn(c, true, early), nil
 }
 
-// closeGracefully closes the write side of the connection at once. It closes the connection when clientClosed is closed, or after
-// Options.Linger. Until then, the goroutine that closes clientClosed reads the remaining input.
+// closeGracefully closes the write side of the connection at once. It closes the connection when the channel clientClosed is
+// closed, or after Options.Linger. Until then, the goroutine that closes the channel reads the remaining input.
 func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
 	// Only the write side: a close with unread input would reset the TCP connection and discard output.
 	_ = c.CloseWrite()

@@ -72,7 +72,7 @@ func isLoopback(host string) bool {
 	return err == nil && a.IsLoopback() || host == "localhost"
 }
 
-// buildRequest returns the bytes of an HTTP upgrade request for the URL of e. It contains only the given headers, so that no
+// buildRequest returns the bytes of an HTTP upgrade request to e. The request contains only the given headers, so that no
 // credentials of the client reach the runtime.
 func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	target := e.url.EscapedPath()
@@ -92,8 +92,8 @@ func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	return b.Bytes()
 }
 
-// forwardedHeaders returns the headers of r that the runtime needs for the upgrade, such as the protocols. Credentials are left
-// out.
+// forwardedHeaders returns the headers of a request that the runtime needs for the upgrade, such as the protocols. It omits
+// credentials.
 func forwardedHeaders(r *http.Request) http.Header {
 	h := http.Header{"Connection": {"Upgrade"}, "Upgrade": r.Header["Upgrade"]}
 	for _, name := range []string{
@@ -109,8 +109,8 @@ func forwardedHeaders(r *http.Request) http.Header {
 	return h
 }
 
-// dialRuntime connects to location, the session URL of the runtime, and sends an upgrade request. It returns the connection and
-// the response, which readRefusal checks for a refusal.
+// dialRuntime connects to the session URL of the runtime and sends an upgrade request. It returns the connection, which
+// contains the response. The caller checks with readRefusal whether the runtime has accepted.
 func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AllowAnyHost)
@@ -153,8 +153,8 @@ func tlsConfig(c *tls.Config, host string) *tls.Config {
 	return c
 }
 
-// readHead reads an HTTP response without its body. It returns the response and the received bytes of its headers. Received bytes
-// of the body are stored in conn.early.
+// readHead reads an HTTP response without its body. It returns the response and the bytes of the headers. If it has received
+// bytes of the body too, it stores them in conn.early.
 func readHead(conn *conn) (*http.Response, []byte, error) {
 	var seen bytes.Buffer
 	br := bufio.NewReader(io.TeeReader(io.LimitReader(conn, maxHead), &seen))
@@ -171,8 +171,8 @@ func readHead(conn *conn) (*http.Response, []byte, error) {
 	return response, all[:len(all)-len(rest)], nil
 }
 
-// readRefusal returns the runtime's response for the client if the runtime has refused the upgrade. It returns nil if the runtime
-// has accepted.
+// readRefusal returns the response of a runtime that has refused the upgrade, in the form for the client. It returns nil if
+// the runtime has accepted the upgrade.
 func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {

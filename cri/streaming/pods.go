@@ -19,8 +19,8 @@ type Pods interface {
 	Pods() ([]cri.Pod, error)
 }
 
-// watchPods registers a callback with pods. It closes the sessions of each container that has exited and of each sandbox that is
-// not ready.
+// watchPods registers a callback with pods. The callback closes the sessions of each container that has exited and of each
+// sandbox that is not ready.
 func (s *Server) watchPods(pods Pods) {
 	pods.Notify(func(uids ...string) {
 		for _, session := range s.listSessions() {
@@ -31,7 +31,8 @@ func (s *Server) watchPods(pods Pods) {
 	})
 }
 
-// isRunning reports whether the container of target runs or the sandbox of target is ready. It is true if the pod is unknown.
+// isRunning reports whether the target of a session is a running container or a ready sandbox. It also returns true if the
+// pod is unknown.
 func isRunning(pods Pods, target Target) bool {
 	pod, err := pods.Get(target.PodUID)
 	return err != nil ||
@@ -39,7 +40,7 @@ func isRunning(pods Pods, target Target) bool {
 		slices.ContainsFunc(pod.Sandboxes, func(s cri.Sandbox) bool { return s.ID == target.ID && s.State == cri.SandboxReady })
 }
 
-// findPodUID returns the UID of the pod that has the container or sandbox id, or an empty string if no pod has it.
+// findPodUID returns the UID of the pod with this container or sandbox ID, or an empty string if there is none.
 func findPodUID(pods Pods, id string) string {
 	all, _ := pods.Pods()
 	for _, pod := range all {

@@ -24,9 +24,9 @@ const (
 	headerPair = "requestID"
 )
 
-// ServePortForward forwards connections of the client of r to ports of a sandbox. The caller has authorized r and checked that
-// the sandbox exists. ports is the result of [ParsePorts]. ServePortForward blocks until the session has ended, and sends all
-// errors to the client.
+// ServePortForward forwards connections of the HTTP client to ports of a sandbox. ports is the result of [ParsePorts]. The
+// caller has authorized the request and checked that the sandbox exists. ServePortForward blocks until the session has
+// ended, and sends all errors to the client.
 func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32) {
 	if refusal := upgrade.Check(r); refusal != nil {
 		writeRefusal(w, refusal)
@@ -96,8 +96,8 @@ type streamPair struct {
 	expiry       *time.Timer
 }
 
-// forwardSPDY serves a port-forward session over SPDY until the client disconnects or the session is canceled. It reads frames
-// from r and writes them to w. At the end it calls finish, and then closes conn.
+// forwardSPDY serves a port-forward session over SPDY until the client disconnects or the session is canceled. It reads SPDY
+// frames from r and writes them to w. At the end it calls finish, and then closes the connection.
 func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish func()) error {
 	f := &forwarder{session: s, pairs: map[string]*streamPair{}}
 	mux, err := spdy.New(r, w, spdy.Options{
@@ -124,7 +124,7 @@ func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish f
 	return nil
 }
 
-// waitFor waits until all tasks have returned, at most for the duration limit.
+// waitFor waits until all tasks have returned, at most for the time limit.
 func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -139,8 +139,8 @@ func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	}
 }
 
-// acceptStream handles a stream that the client opens. A forwarded connection is a pair of streams, for data and for errors.
-// Forwarding starts when the pair is complete.
+// acceptStream adds a stream that the client opens to its pair. A forwarded connection is a pair of streams, for data and
+// for errors. Forwarding starts when both are open.
 func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	kind, h := stream.Header().Get(streamType), stream.Header().Get(headerPort)
 	if h == "" {
@@ -175,8 +175,8 @@ func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	return f.addStream(id, p, kind, stream)
 }
 
-// addStream adds stream to pair as its data or error stream, depending on kind. It starts forwarding if the pair is complete. id
-// is the key of the pair. The caller holds mu.
+// addStream adds a stream to its pair, as the data stream or the error stream according to kind. If the pair is then
+// complete, it starts forwarding. id is the key of the pair. The caller holds mu.
 func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *spdy.Stream) error {
 	stream.RelatedStreams = 1
 	slot := &pair.data
@@ -199,7 +199,8 @@ func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *
 	return nil
 }
 
-// expirePair removes an incomplete pair after Options.CreationTimeout, and reports the timeout to the client.
+// expirePair is called after Options.CreationTimeout. It removes a pair that is still incomplete, and reports the timeout to
+// the client.
 func (f *forwarder) expirePair(id string, pair *streamPair) {
 	f.mu.Lock()
 	pending := f.pairs[id] == pair
@@ -229,7 +230,7 @@ func (f *forwarder) closePairs() {
 	f.pairs = nil
 }
 
-// runPair forwards data between the streams of pair and its port. At the end it closes both streams.
+// runPair forwards data between a pair of streams and the port of the pair. At the end it closes both streams.
 func (f *forwarder) runPair(pair *streamPair) {
 	err := f.session.runForward(pair.port, pair.data)
 	if err != nil {
@@ -240,8 +241,8 @@ func (f *forwarder) runPair(pair *streamPair) {
 	_ = pair.errors.Close()
 }
 
-// runForward calls Options.Runner to forward data between stream and a port of the sandbox. The returned error is meant for the
-// client. It is nil if the client has disconnected.
+// runForward calls Options.Runner to forward data between a stream and a port of the sandbox. It returns the error to send
+// to the client, or nil if the client has disconnected.
 func (s *session) runForward(port int32, stream io.ReadWriteCloser) error {
 	err := s.server.opts.Runner.RunPortForward(s.ctx, s.Target.ID, port, stream)
 	if why := s.endReason(); why != nil {

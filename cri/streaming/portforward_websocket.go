@@ -45,8 +45,8 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardChannels(c, ws, channels)
 }
 
-// writeChannel writes data to input, the buffer of a channel, and blocks while the buffer is full. If blocksOthers is true, other
-// channels cannot receive during this time, and the channel is aborted after Options.BlockedForwardTimeout.
+// writeChannel writes data to the input pipe of a channel, and blocks while the pipe is full. If blocksOthers is true, other
+// channels cannot receive during this time. In this case, writeChannel aborts the pipe after Options.BlockedForwardTimeout.
 func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool) {
 	limit := s.server.opts.BlockedForwardTimeout
 	if !blocksOthers {
@@ -57,8 +57,8 @@ func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool)
 	}
 }
 
-// forwardChannels runs one forwarded connection per channel. It returns after all connections have ended or the session was
-// canceled, and closes conn.
+// forwardChannels forwards one connection per channel. When all connections have ended or the session is canceled, it closes
+// conn and returns.
 func (s *session) forwardChannels(conn *conn, ws *webSocket, channels []*portChannel) error {
 	clientClosed := make(chan struct{})
 	s.tasks.Go(func() {

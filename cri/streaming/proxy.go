@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/flow"
 )
 
-// proxyUpgrade sends the upgrade request r on to the runtime, at the session URL that locate returns. If the runtime accepts, it
-// copies bytes between client and runtime until the session ends.
+// proxyUpgrade sends the upgrade request of the client to the runtime, at the session URL that locate returns. If the
+// runtime accepts, it copies bytes between client and runtime until the session ends.
 func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
 	b, err := s.openRuntime(r.Method, forwardedHeaders(r), locate)
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate fu
 	s.finishSession(err)
 }
 
-// openRuntime sends an upgrade request to the session URL that locate returns. The error is an *upgrade.Refusal if the runtime
-// refuses.
+// openRuntime sends an upgrade request to the session URL that locate returns. If the runtime refuses the upgrade, the error
+// is an *upgrade.Refusal.
 func (s *session) openRuntime(
 	method string, upgrade http.Header, locate func(context.Context) (string, error),
 ) (*runtimeConn, error) {
@@ -56,8 +56,8 @@ func (s *session) openRuntime(
 	return b, nil
 }
 
-// copyBoth copies bytes from reader to the runtime, and from the runtime to writer, until the session ends. reader and writer
-// belong to the client: they use its connection directly or through a WebSocket.
+// copyBoth copies bytes between the client and the runtime until the session ends. It reads the client's bytes from reader,
+// and writes the runtime's bytes to writer. Both use the client's connection, directly or through a WebSocket.
 func (s *session) copyBoth(client *conn, reader io.Reader, writer io.Writer, runtime *runtimeConn) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

@@ -18,7 +18,7 @@ import (
 // the same value.
 const retryAfter = 60
 
-// writeRefusal sends err as the HTTP response, in place of an upgrade of the connection.
+// writeRefusal sends an error as the HTTP response to an upgrade request.
 func writeRefusal(w http.ResponseWriter, err error) {
 	var r *upgrade.Refusal
 	if !errors.As(err, &r) {
@@ -33,7 +33,7 @@ func writeRefusal(w http.ResponseWriter, err error) {
 	_, _ = io.WriteString(w, r.Text)
 }
 
-// newRefusal returns the HTTP response for err. Errors of the runtime get the kubelet's status codes, such as 404 for
+// newRefusal returns the HTTP response for an error. Errors of the runtime get the kubelet's status codes, such as 404 for
 // cri.ErrNotFound.
 func newRefusal(err error) *upgrade.Refusal {
 	r := &upgrade.Refusal{Code: http.StatusInternalServerError, Text: err.Error()}

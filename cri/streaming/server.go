@@ -81,8 +81,8 @@ func (s *Server) listSessions() []Session {
 	return all
 }
 
-// CloseSessions ends all sessions whose container ID, sandbox ID or pod UID is id, and returns their number. It does not wait for
-// the end of the sessions. Clients get reason as an error message, unless their session is proxied to the runtime.
+// CloseSessions ends all sessions with this container ID, sandbox ID or pod UID, and returns their number. It does not wait
+// for the end of the sessions. Clients get reason as an error message, unless their session is proxied to the runtime.
 //
 // A session that does not end normally within half a second is canceled. If a slow client still receives output, its session
 // continues for at most Options.Linger.
@@ -128,7 +128,7 @@ func (s *Server) Close() {
 	<-none
 }
 
-// stopAdmission makes the server refuse new sessions. The returned channel is closed when no session is left.
+// stopAdmission makes the server refuse new sessions. It returns a channel that is closed when no session is left.
 func (s *Server) stopAdmission() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,8 @@ func (s *Server) admitSession(session *session) error {
 	return nil
 }
 
-// removeSession calls Hooks.SessionFinished with err, and removes session from the server, which no longer counts it.
+// removeSession removes a session from the server, which no longer counts it. Before that it calls Hooks.SessionFinished
+// with the error.
 func (s *Server) removeSession(session *session, err error) {
 	if f := s.opts.Hooks.SessionFinished; f != nil {
 		f(session.Session, err)

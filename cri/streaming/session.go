@@ -46,7 +46,8 @@ func newSession(ctx context.Context, s *Server, info Session) *session {
 	return session
 }
 
-// addConn adds conn to the connections that closeConns closes. If closeConns was called before, addConn closes conn at once.
+// addConn registers a connection that closeConns closes. If closeConns was called before, addConn closes the connection at
+// once.
 func (s *session) addConn(conn *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,8 +57,8 @@ func (s *session) addConn(conn *conn) {
 	}
 }
 
-// endSoon cancels the session with reason after exitGrace. A session that ends normally before is not canceled. Only the first
-// call has an effect.
+// endSoon cancels the session after exitGrace, unless the session ends before. reason is the cause of the cancellation. Only
+// the first call has an effect.
 func (s *session) endSoon(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +68,8 @@ func (s *session) endSoon(reason error) {
 	}
 }
 
-// endWhenDrained cancels the session with reason. While a write to the client or the runtime is blocked, it waits, but not longer
-// than until deadline.
+// endWhenDrained cancels the session with this reason. If a write to the client or the runtime is blocked, it checks again
+// later, and cancels at the deadline at the latest.
 func (s *session) endWhenDrained(reason error, deadline time.Time) {
 	s.mu.Lock()
 	now := time.Now()
@@ -83,8 +84,8 @@ func (s *session) endWhenDrained(reason error, deadline time.Time) {
 	}
 }
 
-// cancelSession cancels the session with reason. The client then has the duration reasonTimeout to receive the reason, before the
-// connections are closed.
+// cancelSession cancels the session with this reason. It closes the connections after reasonTimeout, so that the client can
+// receive the reason.
 func (s *session) cancelSession(reason error) {
 	s.cancel(reason)
 	s.mu.Lock()
@@ -104,8 +105,8 @@ func (s *session) closeConns() {
 	}
 }
 
-// finishSession closes the connections, releases the session and reports its result to the hooks: err, or the reason of a
-// cancellation. The disconnection of the client is not an error.
+// finishSession closes the connections, releases the session and reports its result to the hooks. The result is err or, if
+// the session was canceled, the reason of the cancellation. If the client has disconnected, the result is nil.
 func (s *session) finishSession(err error) {
 	s.closeConns()
 	s.tasks.Wait()
@@ -164,9 +165,9 @@ func (s *session) oldestWrite() (since time.Time) {
 // idleLimits has the timeouts of an idle and of a stalled session. Zero or less disables a timeout.
 type idleLimits struct{ idle, stall time.Duration }
 
-// check returns the error of the timeout that has passed at now, if any. Otherwise next is the time of the next check, or zero if
-// no timeout is set. lastTransfer is the time of the last transferred byte. oldestWrite is the start of the oldest blocked write,
-// or zero if no write is blocked.
+// check returns the error of a timeout that has passed. If none has passed, next is the time of the next check, or zero if
+// no timeout is set. lastTransfer is the time of the last transferred byte. oldestWrite is the start of the oldest blocked
+// write, or zero if no write is blocked.
 func (l idleLimits) check(now, lastTransfer, oldestWrite time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
 		since := oldestWrite

@@ -32,7 +32,7 @@ type cause struct {
 
 const success, failure = "Success", "Failure"
 
-// exitStatus returns the status that a client receives after cmd has exited with code.
+// exitStatus returns the status that a client receives after its command has exited with this code.
 func exitStatus(cmd []string, code int) status {
 	if code == 0 {
 		return status{Status: success}
@@ -44,7 +44,7 @@ func exitStatus(cmd []string, code int) status {
 	}
 }
 
-// errorStatus returns the status that a client receives if its session fails with err.
+// errorStatus returns the status that a client receives if its session fails with this error.
 func errorStatus(err error) status {
 	return status{
 		Status: failure, Reason: "InternalError", Code: http.StatusInternalServerError,
@@ -52,8 +52,7 @@ func errorStatus(err error) status {
 	}
 }
 
-// hookError returns the error that Hooks.SessionFinished gets for status s. It is nil for a command that exited, even with a
-// nonzero code.
+// hookError returns the error for Hooks.SessionFinished. It is nil for a command that has exited, even with a nonzero code.
 func (s status) hookError() error {
 	if s.Status == success || s.Reason == "NonZeroExitCode" {
 		return nil
@@ -61,8 +60,8 @@ func (s status) hookError() error {
 	return errors.New(s.Message)
 }
 
-// encode returns the bytes that are sent on the error stream. If asJSON is true, they are JSON, for clients of protocol version 4
-// or later. Otherwise they are the message of a failure, or nothing after a success.
+// encode returns the bytes that are sent on the error stream. Clients of protocol version 4 or later get JSON. Other clients
+// get the message of a failure, and nothing after a success.
 func (s status) encode(asJSON bool) []byte {
 	if !asJSON {
 		if s.Status == success {
@@ -77,7 +76,7 @@ func (s status) encode(asJSON bool) []byte {
 	return b
 }
 
-// parseStatus parses text, the status that the runtime sent on the error stream.
+// parseStatus parses the status that the runtime sent on the error stream.
 func parseStatus(text []byte) (status, error) {
 	var s status
 	if err := json.Unmarshal(text, &s); err != nil {

@@ -22,7 +22,7 @@ type pendingSession struct {
 	expires time.Time
 }
 
-// addSession stores serve, the handler of a requested session, under path. It returns false if the limit of unused URLs is
+// addSession stores the handler of a requested session under this URL path. It returns false if the limit of unused URLs is
 // reached.
 func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFunc) bool {
 	t.removeExpired(now)
@@ -33,8 +33,8 @@ func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFun
 	return true
 }
 
-// takeSession returns the handler stored under path, and removes it: a URL is valid for one request. It returns nil if path is
-// unknown or expired.
+// takeSession returns the handler stored under this URL path, and removes it: a URL is valid for one request. If the path is
+// unknown or expired, it returns nil.
 func (t *urlTokens) takeSession(now time.Time, path string) http.HandlerFunc {
 	w, found := t.pending[path]
 	delete(t.pending, path)

@@ -45,8 +45,8 @@ func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, cmd co
 	})
 }
 
-// runOnRuntime connects to location, the session URL of the runtime, over SPDY. It copies between streams and the runtime, and
-// returns the status that the runtime sends at the end.
+// runOnRuntime connects over SPDY to the session URL of the runtime. It copies between the client's streams and the runtime,
+// and returns the status that the runtime sends at the end.
 func (s *session) runOnRuntime(ctx context.Context, location string, streams cri.Session) (status, error) {
 	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: {upgrade.ChannelV4}}
 	b, err := s.openRuntime(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
@@ -72,7 +72,7 @@ func (s *session) runOnRuntime(ctx context.Context, location string, streams cri
 	return s.copyStreams(ctx, mux, b, opened, streams)
 }
 
-// sendPings sends periodic SPDY pings to the runtime until the channel over is closed.
+// sendPings sends periodic SPDY pings to the runtime until the channel is closed.
 func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	t := time.NewTicker(pingPeriod)
 	defer t.Stop()
@@ -86,7 +86,8 @@ func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	}
 }
 
-// openStreams opens a SPDY stream to the runtime for each stream that is set in streams. It returns them by stream type.
+// openStreams opens a SPDY stream to the runtime for each stream of the session that is not nil. It returns the SPDY streams
+// by stream type.
 func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, error) {
 	opened := map[string]*spdy.Stream{}
 	for _, one := range []struct {
@@ -111,7 +112,7 @@ func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, 
 	return opened, nil
 }
 
-// awaitAccepted waits until the runtime has accepted all opened streams, at most for the duration timeout.
+// awaitAccepted waits until the runtime has accepted all opened streams. It returns an error after the timeout.
 func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("timed out waiting for the runtime to accept streams"))
 	defer cancel()
@@ -123,8 +124,8 @@ func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout 
 	return nil
 }
 
-// copyStreams copies between streams, which belong to the client, and opened, the SPDY streams to the runtime. It returns the
-// status that the runtime sends at the end. Output is copied even before the runtime has accepted all streams.
+// copyStreams copies between the client's streams and the opened SPDY streams to the runtime. It returns the status that the
+// runtime sends at the end. It copies output even before the runtime has accepted all streams.
 func (s *session) copyStreams(
 	ctx context.Context, mux *spdy.Conn, runtime *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
 ) (status, error) {

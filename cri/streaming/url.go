@@ -17,7 +17,8 @@ import (
 
 var _ cri.Streamer = (*URLServer)(nil)
 
-// Exec returns the URL of a session that runs cmd in the container. cmd is started when a client sends a request to the URL.
+// Exec returns the URL of a session that runs a command in the container. The command starts when a client sends a request
+// to the URL.
 func (s *URLServer) Exec(_ context.Context, containerID string, cmd []string, opts cri.StreamOptions) (string, error) {
 	cmd = slices.Clone(cmd)
 	url, err := s.addURL("/exec/", func(w http.ResponseWriter, r *http.Request) {
@@ -35,8 +36,8 @@ func (s *URLServer) Attach(_ context.Context, containerID string, opts cri.Strea
 	return url, urlError("Attach", containerID, err)
 }
 
-// PortForward returns the URL of a session that forwards ports of the sandbox. Only WebSocket clients need ports: a SPDY client
-// sends the port with each stream.
+// PortForward returns the URL of a session that forwards ports of the sandbox. The ports are only used for WebSocket
+// clients: a SPDY client sends the port with each stream.
 func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int32) (string, error) {
 	ports = slices.Clone(ports)
 	url, err := s.addURL("/portforward/", func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +46,8 @@ func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int
 	return url, urlError("PortForward", sandboxID, err)
 }
 
-// addURL returns a new URL, whose first request is passed to serve. kind is the first part of the URL path, such as /exec/.
+// addURL returns a new URL, and stores the handler of its first request. kind is the first part of the URL path, such as
+// /exec/.
 func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) {
 	path := kind + rand.Text()
 	s.mu.Lock()

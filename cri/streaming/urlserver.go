@@ -47,8 +47,8 @@ type URLServer struct {
 	conns  int // connections that have not started a session
 }
 
-// NewURLServer returns a URLServer that runs its sessions on the Server sessions. Serve closes that Server when it returns.
-// NewURLServer panics if sessions is nil.
+// NewURLServer returns a URLServer that runs its sessions on the given Server. It panics if that is nil. [URLServer.Serve]
+// closes the Server when it returns.
 func NewURLServer(sessions *Server, opts URLOptions) *URLServer {
 	required.MustArgs("streaming.NewURLServer", required.Arg{Name: "sessions", Value: sessions, Hint: "a *streaming.Server"})
 	opts.MaxConns = cmp.Or(max(opts.MaxConns, 0), 1000)
@@ -119,7 +119,8 @@ func (s *URLServer) expireURLs(ctx context.Context) {
 	clear(s.tokens.pending)
 }
 
-// countConn counts the connections that have not started a session. It closes a new conn if more than MaxConns are counted.
+// countConn counts the connections that have not started a session. If there are more than MaxConns, it closes a new
+// connection.
 func (s *URLServer) countConn(conn net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +153,8 @@ func (s *URLServer) serveURL(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeSession returns the handler of the requested URL, or nil if the URL is not valid, and counts it in s.handlers. If Serve has
-// ended, late is true and nothing is counted.
+// takeSession returns the handler of the requested URL, and counts the request in s.handlers. If the URL is not valid, the
+// handler is nil. If Serve has ended, late is true and nothing is counted.
 func (s *URLServer) takeSession(r *http.Request) (session http.HandlerFunc, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
