@@ -54,7 +54,8 @@ func (c *Container) newerThan(other *Container) bool {
 	return c.CreatedAt.After(other.CreatedAt)
 }
 
-// ranWhenCreated reports whether c was running when the container late was created, and late was never started.
+// ranWhenCreated reports whether c was running when the container late was created. It returns false if the container late
+// is no longer in state created.
 func (c *Container) ranWhenCreated(late *Container) bool {
 	if late.State != ContainerCreated || late.CreatedAt.IsZero() {
 		return false

@@ -24,7 +24,7 @@ type Status struct {
 	Features   RuntimeFeatures
 }
 
-// Condition returns the condition with type typ. The result is false if the runtime does not report it.
+// Condition returns the condition with this type, and false if the runtime does not report it.
 func (s Status) Condition(typ string) (Condition, bool) {
 	for _, c := range s.Conditions {
 		if c.Type == typ {
