@@ -21,9 +21,9 @@ type Attacher struct {
 
 var _ volume.Attacher = Attacher{}
 
-// WaitForAttach calls Report, and then blocks until vol is attached. Without the report, a controller could detach vol while a
-// pod has it mounted. It does not call Report for a recovered volume, which the previous agent process has reported. devicePath
-// is the name of the VolumeAttachment object.
+// WaitForAttach calls Report, and then blocks until the volume is attached. Without the report, a controller could detach
+// the volume while a pod has it mounted. It does not call Report for a recovered volume, because the previous agent process
+// has reported it. devicePath is the name of the VolumeAttachment object.
 func (a Attacher) WaitForAttach(ctx context.Context, vol volume.Volume) (devicePath string, err error) {
 	if !vol.Recovered {
 		if err := a.Report(ctx); err != nil {

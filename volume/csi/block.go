@@ -18,7 +18,7 @@ import (
 // persistentMode is the lifecycle mode of volumes with a claim.
 const persistentMode = storagev1.VolumeLifecyclePersistent
 
-// isMounted reports whether path is a mount point. It returns false, without an error, if path does not exist.
+// isMounted reports whether there is a mount point at path. If nothing exists there, it returns false without an error.
 func isMounted(path string) (bool, error) {
 	mounted, err := mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -27,8 +27,8 @@ func isMounted(path string) (bool, error) {
 	return mounted, err
 }
 
-// removeBlockVolume removes the directories of block volume vol, which no pod uses any more, and the files in its staging
-// directory. If the staging directory is still mounted, it removes nothing, and stillMounted is true.
+// removeBlockVolume removes the directories of a block volume that no pod uses any more. If the staging directory is still
+// mounted, it removes nothing and returns true.
 func removeBlockVolume(vol *volume.Volume) (stillMounted bool, err error) {
 	if stillMounted, err = isMounted(vol.StagingDir); stillMounted || err != nil {
 		return stillMounted, err

@@ -31,8 +31,8 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s of CSI driver %s: %v", e.Method, e.Driver, e.Err)
 }
 
-// Unwrap returns Err. If the context of the call has ended, it also returns the error of the context, so that errors.Is finds it:
-// the gRPC error does not wrap it.
+// Unwrap returns Err. If the context of the call has ended, Unwrap also returns the error of the context, so that errors.Is
+// finds it: the gRPC error does not wrap it.
 func (e *CallError) Unwrap() []error {
 	if e.ctxErr == nil {
 		return []error{e.Err}
@@ -44,8 +44,8 @@ func (e *CallError) Unwrap() []error {
 // error.
 func (e *CallError) Code() string { return status.Code(e.Err).String() }
 
-// isFinal reports whether the driver has certainly rejected the call without an effect. If false, the driver may have changed the
-// node or may still be running the call.
+// isFinal reports whether the driver has certainly rejected the call without an effect. If not, the driver may have changed
+// the node, or may still be running the call.
 func (e *CallError) isFinal() bool {
 	s, ok := status.FromError(e.Err)
 	if !ok {
@@ -79,7 +79,7 @@ type client struct {
 	node   csi.NodeClient
 }
 
-// connectDriver connects to the registered driver named driver. The caller must close the client.
+// connectDriver connects to the registered driver with this name. The caller must close the client.
 func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, error) {
 	d, ok := p.drivers.findDriver(driver)
 	if !ok {
@@ -94,8 +94,8 @@ func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, err
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// invoke calls rpc, the method of the driver named method, with request. It then calls Hooks.CallCompleted. It returns the
-// response of the driver, or a [CallError] whose text does not contain the secrets in hide.
+// invoke calls a method of the driver and then Hooks.CallCompleted. It returns the response of the driver, or a [CallError].
+// The text of that error does not contain the secrets in hide.
 func invoke[Q, A any](ctx context.Context, conn *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
 	began := time.Now()
 	answer, err := rpc(ctx, request)
@@ -114,8 +114,8 @@ const (
 	minSecret = 3 // bytes; shorter values are not replaced, because they would match anywhere
 )
 
-// sanitizeError returns an error with the gRPC code and the text of err. In the text, sanitizeText has replaced the secrets in
-// hide.
+// sanitizeError returns an error with the gRPC code and the text of err. The secrets in hide are replaced in the text by
+// [sanitizeText].
 func sanitizeError(err error, hide []string) error {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -124,7 +124,8 @@ func sanitizeError(err error, hide []string) error {
 	return status.Error(s.Code(), sanitizeText(s.Message(), hide))
 }
 
-// sanitizeText replaces each occurrence of a secret of hide in text by "[secret]", and cuts the result to maxError bytes.
+// sanitizeText replaces each secret in the text by "[secret]", and cuts the result to maxError bytes. hide contains the
+// secrets.
 func sanitizeText(text string, hide []string) string {
 	for _, value := range hide {
 		if len(value) >= minSecret {
@@ -137,7 +138,7 @@ func sanitizeText(text string, hide []string) string {
 	return text
 }
 
-// getCapabilities returns the capabilities of the driver's node service, which it requests by NodeGetCapabilities.
+// getCapabilities requests the capabilities of the driver's node service with NodeGetCapabilities.
 func (c *client) getCapabilities(ctx context.Context) (capabilities, error) {
 	answer, err := invoke(ctx, c, "NodeGetCapabilities", c.node.NodeGetCapabilities, &csi.NodeGetCapabilitiesRequest{})
 	if err != nil {

@@ -37,8 +37,8 @@ type ClusterNode struct {
 	writing chan struct{} // semaphore for one writer: a delayed write of Run must not overwrite a newer write
 }
 
-// NewClusterNode returns a ClusterNode that edits the Node and CSINode through objects. It panics if objects is nil. If log is
-// nil, nothing is logged.
+// NewClusterNode returns a ClusterNode that edits the Node and CSINode objects of the node. It panics if objects is nil. If
+// log is nil, nothing is logged.
 func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	required.MustArgs("csi.NewClusterNode", required.Arg{Name: "objects", Value: objects, Hint: "a *apiserver.Objects"})
 	if log == nil {
@@ -62,8 +62,8 @@ func NewClusterNode(objects NodeObjects, log *slog.Logger) *ClusterNode {
 	return c
 }
 
-// Run repeats the writes to the Node and CSINode objects that failed in InstallDriver, until they succeed. It returns nil when
-// ctx ends. A second call of Run returns an error.
+// Run repeats the writes to the Node and CSINode objects that failed in InstallDriver, until they succeed. It returns nil
+// when ctx ends. A second call returns an error.
 func (c *ClusterNode) Run(ctx context.Context) error {
 	if err := c.guard.Begin(); err != nil {
 		return fmt.Errorf("csi.ClusterNode: %w", err)
@@ -72,7 +72,7 @@ func (c *ClusterNode) Run(ctx context.Context) error {
 	return c.retries.Run(ctx)
 }
 
-// InstallDriver writes the driver in info to the Node and CSINode objects. If the API server does not respond, it logs the error,
+// InstallDriver writes the driver to the Node and CSINode objects. If the API server is unavailable, it logs the error,
 // leaves the write to Run and returns nil.
 func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 	c.retries.Remove(info.Driver)
@@ -86,7 +86,7 @@ func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 	return nil
 }
 
-// lockAndInstall writes the driver in info to the Node and CSINode objects. It waits until concurrent writes have completed.
+// lockAndInstall writes the driver to the Node and CSINode objects. It first waits until concurrent writes have completed.
 // refused is true if [NodeInfo.AddToNode] returned an error, such as a conflict of topology labels: a retry would not help.
 func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	if err := c.lockObjects(ctx); err != nil {
@@ -109,8 +109,8 @@ func (c *ClusterNode) lockObjects(ctx context.Context) error {
 
 func (c *ClusterNode) unlockObjects() { <-c.writing }
 
-// writeObjects writes the driver in info to the Node and CSINode objects. refused is true if [NodeInfo.AddToNode] returned an
-// error, such as a conflict of topology labels: a retry would not help. The caller must have called lockObjects.
+// writeObjects writes the driver to the Node and CSINode objects. refused is true if [NodeInfo.AddToNode] returned an error,
+// such as a conflict of topology labels: a retry would not help. The caller must have called lockObjects.
 func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	err = c.objects.EditNode(ctx, func(node *corev1.Node) (bool, error) {
 		changed, err := info.AddToNode(node)
@@ -123,7 +123,7 @@ func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused 
 	return false, c.objects.EditCSINode(ctx, func(node *storagev1.CSINode) bool { return info.AddToCSINode(node) })
 }
 
-// UninstallDriver removes the driver named driver from the CSINode and Node objects.
+// UninstallDriver removes the driver with this name from the CSINode and Node objects.
 func (c *ClusterNode) UninstallDriver(ctx context.Context, driver string) error {
 	c.retries.Remove(driver)
 	if err := c.lockObjects(ctx); err != nil {

@@ -30,8 +30,8 @@ type driver struct {
 	predecessor *driver // driver of the same name that this driver replaces once NodeGetInfo has succeeded; nil: none
 }
 
-// matchesSocket reports whether plugin has the registration socket and the endpoint of d. If not, plugin is another registration
-// under the same driver name.
+// matchesSocket reports whether d was registered with the registration socket and the endpoint of plugin. If not, plugin is
+// another registration under the same driver name.
 func (d *driver) matchesSocket(plugin pluginregistry.Plugin) bool {
 	return d.plugin.Socket == plugin.Socket && d.plugin.Endpoint == plugin.Endpoint
 }
@@ -55,7 +55,7 @@ func (d *drivers) findDriver(name string) (driver, bool) {
 	return found, ok
 }
 
-// highestVersion returns the highest CSI version below 2.0 in versions, the versions that a driver supports.
+// highestVersion returns the highest CSI version below 2.0 among the versions that a driver supports.
 func highestVersion(versions []string) (*utilversion.Version, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("driver supports no version")
@@ -63,8 +63,8 @@ func highestVersion(versions []string) (*utilversion.Version, error) {
 	return utilversion.HighestSupportedVersion(versions)
 }
 
-// Validate returns an error if plugin cannot be registered: its name is invalid, it supports no usable CSI version, or a driver
-// with this name and an equal or higher CSI version is registered.
+// Validate returns an error if a driver cannot be registered: its name is invalid, it supports no usable CSI version, or a
+// driver with this name and an equal or higher CSI version is registered.
 func (d *drivers) Validate(plugin pluginregistry.Plugin) error {
 	_, err := d.checkDriverVersion(plugin)
 	return err
@@ -84,8 +84,8 @@ func (d *drivers) checkDriverVersion(plugin pluginregistry.Plugin) (*utilversion
 	return version, nil
 }
 
-// Register registers the driver plugin. It calls NodeGetInfo of the driver and passes the response to Options.NodeUpdater. After
-// an error, plugin is not registered, and the driver that had the name before stays registered.
+// Register registers a driver. It calls NodeGetInfo of the driver and passes the response to Options.NodeUpdater. After an
+// error, the driver is not registered, and a previous driver of the same name stays registered.
 func (d *drivers) Register(ctx context.Context, plugin pluginregistry.Plugin) error {
 	version, err := d.checkDriverVersion(plugin)
 	if err != nil {
@@ -121,8 +121,8 @@ func (d *drivers) addDriver(plugin pluginregistry.Plugin, version *utilversion.V
 	d.byName[plugin.Name] = now
 }
 
-// restorePredecessor registers again the driver that plugin has replaced, because the registration of plugin has failed. It
-// returns false, and changes nothing, if plugin has not replaced a driver.
+// restorePredecessor is called after the registration of a driver has failed. It registers the previous driver of the same
+// name again. If there was none, it changes nothing and returns false.
 func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +134,7 @@ func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	return true
 }
 
-// dropPredecessor drops the driver that plugin has replaced, because the registration of plugin has succeeded.
+// dropPredecessor is called after the registration of a driver has succeeded. It drops the previous driver of the same name.
 func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,7 +144,7 @@ func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	}
 }
 
-// installDriver calls NodeGetInfo of the registered driver called name, and passes the response to Options.NodeUpdater.
+// installDriver calls NodeGetInfo of the registered driver with this name, and passes the response to Options.NodeUpdater.
 func (d *drivers) installDriver(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.p.opts.Timeout)
 	defer cancel()
@@ -168,7 +168,7 @@ func (d *drivers) installDriver(ctx context.Context, name string) error {
 	return nil
 }
 
-// Deregister removes the driver plugin, whose registration socket was removed, and calls Options.NodeUpdater. It keeps a driver
+// Deregister removes a driver whose registration socket was removed. It then calls Options.NodeUpdater. It keeps a driver
 // that has the same name but another socket.
 func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) {
 	d.mu.Lock()
@@ -192,8 +192,8 @@ func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) 
 	}
 }
 
-// retryFourTimes calls f until it returns nil, at most four times, and returns the last error. The kubelet also writes drivers to
-// the Node up to four times.
+// retryFourTimes calls f until it returns nil, at most four times, and returns the last error. The kubelet also tries up to
+// four times to write a driver to the Node.
 func retryFourTimes(ctx context.Context, f func() error) error {
 	wait := 10 * time.Millisecond
 	for try := 1; ; try++ {
@@ -224,7 +224,8 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return nil
 }
 
-// WaitsFor reports whether object may be a CSIDriver object: of this kind, or of any kind. It implements [volume.ObjectWaiter].
+// WaitsFor reports whether object may be a CSIDriver object. It is true for this kind and for an empty kind, which stands
+// for any kind. WaitsFor implements [volume.ObjectWaiter].
 func (p *Plugin) WaitsFor(object volume.Object) bool {
 	return object.Kind == kindDriver || object.Kind == ""
 }

@@ -35,8 +35,8 @@ type driverPolicy struct {
 	seLinuxMount      bool // the driver mounts volumes with SELinux labels
 }
 
-// policyOf returns the policy in the CSIDriver object driver, with the defaults of the API server for unset fields. driver is
-// nil if the cluster has no such object: then all fields have their defaults.
+// policyOf returns the policy in a CSIDriver object, with the defaults of the API server for unset fields. If the cluster
+// has no such object, the argument is nil, and all fields have their defaults.
 func policyOf(driver *storagev1.CSIDriver) driverPolicy {
 	if driver == nil {
 		return driverPolicy{attachRequired: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
@@ -56,7 +56,8 @@ func policyOf(driver *storagev1.CSIDriver) driverPolicy {
 	return o
 }
 
-// readPolicy returns the policy in the CSIDriver object named driver. If there is no such object, it returns the defaults.
+// readPolicy returns the policy in the CSIDriver object of the driver with this name. If there is no such object, it returns
+// the defaults.
 func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, error) {
 	if p.opts.Drivers == nil {
 		return policyOf(nil), nil
@@ -71,8 +72,8 @@ func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, e
 	return policyOf(d), nil
 }
 
-// checkMode returns an error, with the name driver in its text, if o does not allow volumes with the lifecycle mode mode. The
-// mode is Ephemeral for an inline volume and Persistent for a volume with a claim.
+// checkMode returns an error if the policy does not allow volumes with this lifecycle mode. The mode is Ephemeral for an
+// inline volume and Persistent for a volume with a claim. The error contains the name of the driver.
 func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMode) error {
 	switch {
 	case !o.exists && mode == storagev1.VolumeLifecyclePersistent || slices.Contains(o.lifecycleModes, mode):
@@ -83,8 +84,8 @@ func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMo
 	return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, o.lifecycleModes)
 }
 
-// needsFSGroup reports whether the agent must change the group of the files of the volume with the given spec to group, the
-// fsGroup of the pod. It returns false if group is nil.
+// needsFSGroup reports whether the agent must change the group of the volume's files. group is the fsGroup of the pod; if it
+// is nil, needsFSGroup returns false.
 func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	switch {
 	case group == nil || spec.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
@@ -95,8 +96,8 @@ func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	return spec.fsType != "" && spec.singleNodeWriter
 }
 
-// podInfoAttributes returns the volume attributes that describe pod, such as its name, for drivers with podInfoOnMount. The
-// attribute "ephemeral" is true if mode is the mode of an inline volume.
+// podInfoAttributes returns the volume attributes that describe the pod, such as its name, for drivers with podInfoOnMount.
+// The attribute "ephemeral" is true for the lifecycle mode of an inline volume.
 func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	const prefix = "csi.storage.k8s.io/"
 	return map[string]string{
@@ -116,8 +117,8 @@ type tokenText struct {
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// requestTokens requests the service account tokens of pod that the driver needs according to tokenRequests. text is a JSON
-// object with the tokens by audience. values are the tokens alone, to be removed from errors.
+// requestTokens requests the service account tokens of the pod that the driver needs according to its tokenRequests. text is
+// a JSON object with the tokens by audience. values contains the tokens alone, so that they can be removed from errors.
 func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *corev1.Pod) (text string, values []string, err error) {
 	if len(policy.tokens) == 0 {
 		return "", nil, nil
@@ -141,8 +142,8 @@ func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *c
 	return string(b), values, err
 }
 
-// readSecret returns the data of the secret that ref names, or nil if ref is nil. field is the name of the field with ref, for
-// errors.
+// readSecret returns the data of the referenced secret, or nil if ref is nil. field is the name of the field that contains
+// the reference, for errors.
 func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
@@ -161,8 +162,8 @@ func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.Secre
 	return values, nil
 }
 
-// mergeMaps returns a map with the entries of m and more. For a key in both, it has the value of more. m and more are not
-// changed, but the result may be m itself.
+// mergeMaps returns a map with the entries of both maps. For a key in both, it has the value from more. It does not change
+// the maps, but may return m itself.
 func mergeMaps(m, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return m

@@ -9,8 +9,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// NodeExpand calls NodeExpandVolume of the driver, to expand vol, which must be set up, to expansion.NewSize. It does nothing if
-// the driver does not have the capability EXPAND_VOLUME.
+// NodeExpand calls NodeExpandVolume of the driver, to expand the volume to expansion.NewSize. The volume must be set up. If
+// the driver does not have the capability EXPAND_VOLUME, NodeExpand does nothing.
 func (p *Plugin) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()

@@ -14,8 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// applyFSGroup changes the group of the files of vol, which is mounted at dir, to the fsGroup of the pod. It does nothing if the
-// driver does this itself, with VOLUME_MOUNT_GROUP, or if the fsGroupPolicy of the driver forbids it.
+// applyFSGroup changes the group of the volume's files to the fsGroup of the pod. dir is the mount point of the volume.
+// applyFSGroup does nothing if the driver has the capability VOLUME_MOUNT_GROUP and so changes the group itself. It also
+// does nothing if the fsGroupPolicy of the driver forbids it.
 func (op *operation) applyFSGroup(ctx context.Context, vol *volume.Volume, dir string) error {
 	group := fsGroup(vol.Pod)
 	if op.can[canMountGroup] || !op.policy.needsFSGroup(&op.spec, group) {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// MountsWithLabel reports whether the driver of vol can mount it with an SELinux label. It reads the field seLinuxMount of the
-// CSIDriver object.
+// MountsWithLabel reports whether the driver of the volume can mount it with an SELinux label. It reads the field
+// seLinuxMount of the CSIDriver object.
 func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, error) {
 	s, err := specOf(&vol)
 	if err != nil {
@@ -22,8 +22,8 @@ func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, 
 	return o.seLinuxMount, err
 }
 
-// mountOptions returns the mount options in spec and, if vol has an SELinux label, the mount option for that label. It returns
-// nil for a block volume.
+// mountOptions returns the mount options in the volume's spec. If the volume has an SELinux label, it adds the mount option
+// for that label. For a block volume it returns nil.
 func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	switch {
 	case spec.block:
@@ -34,7 +34,8 @@ func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	return append(slices.Clip(spec.mountOptions), selinux.MountOption(vol.SELinuxLabel))
 }
 
-// addLabel adds the SELinux label of vol, if it has a label, to data, the contents of vol_data.json. It changes and returns data.
+// addLabel adds the SELinux label of the volume, if it has one, to the contents of vol_data.json. It changes the map data
+// and returns it.
 func addLabel(data map[string]string, vol *volume.Volume) map[string]string {
 	if vol.SELinuxLabel != "" {
 		data[keyLabel] = vol.SELinuxLabel

@@ -26,9 +26,9 @@ type NodeInfo struct {
 // AnnotationNodeID is the annotation of a Node with the node IDs of its drivers: a JSON object, by driver name.
 const AnnotationNodeID = "csi.volume.kubernetes.io/nodeid"
 
-// AddToNode sets the node ID of the driver in the annotation AnnotationNodeID of node, and adds the topology as labels. changed
-// reports whether node was changed. If node has one of the labels with another value, or its annotation is not valid JSON,
-// AddToNode returns an error and changes nothing.
+// AddToNode sets the node ID of the driver in the annotation AnnotationNodeID of the Node, and adds the topology as labels.
+// It returns true if it has changed the Node. If the Node has one of the labels with another value, or its annotation is not
+// valid JSON, AddToNode returns an error and changes nothing.
 func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	ids, err := parseNodeIDs(node)
 	if err != nil {
@@ -57,8 +57,8 @@ func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	return changed, nil
 }
 
-// RemoveFromNode removes the node ID of driver from the annotation AnnotationNodeID of node. changed reports whether node was
-// changed. It keeps the topology labels, because other drivers may use the same labels.
+// RemoveFromNode removes the node ID of the driver from the annotation AnnotationNodeID of the Node. It returns true if it
+// has changed the Node. It keeps the topology labels, because other drivers may use the same labels.
 func RemoveFromNode(node *corev1.Node, driver string) (changed bool, err error) {
 	ids, err := parseNodeIDs(node)
 	if err != nil {
@@ -100,7 +100,8 @@ func setNodeIDs(node *corev1.Node, ids map[string]string) {
 	node.Annotations[AnnotationNodeID] = string(text)
 }
 
-// AddToCSINode adds the driver to node, or replaces its entry if that differs. changed reports whether node was changed.
+// AddToCSINode adds the driver to the CSINode, or replaces its entry if that differs. It returns true if it has changed the
+// CSINode.
 func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 	want := storagev1.CSINodeDriver{Name: i.Driver, NodeID: i.NodeID, TopologyKeys: slices.Sorted(maps.Keys(i.Topology))}
 	if i.MaxVolumes > 0 {
@@ -117,14 +118,14 @@ func (i NodeInfo) AddToCSINode(node *storagev1.CSINode) (changed bool) {
 	return true
 }
 
-// RemoveFromCSINode removes the entry of driver from node. changed reports whether there was an entry.
+// RemoveFromCSINode removes the entry of the driver from the CSINode. It returns true if there was an entry.
 func RemoveFromCSINode(node *storagev1.CSINode, driver string) (changed bool) {
 	before := len(node.Spec.Drivers)
 	node.Spec.Drivers = slices.DeleteFunc(node.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == driver })
 	return len(node.Spec.Drivers) != before
 }
 
-// equalKeys reports whether keys and sorted contain the same strings. keys may be unsorted and have duplicates.
+// equalKeys reports whether two slices contain the same strings. The first slice may be unsorted and have duplicates.
 func equalKeys(keys, sorted []string) bool {
 	keys = slices.Clone(keys)
 	slices.Sort(keys)

@@ -39,8 +39,8 @@ var (
 	_ volume.ObjectWaiter   = (*Plugin)(nil)
 )
 
-// New returns a plugin without drivers. It starts no goroutine: drivers register when [Plugin.Run] runs. The error names the
-// invalid field of opts.
+// New returns a plugin without drivers. It starts no goroutine: drivers register when [Plugin.Run] runs. If an option is
+// invalid, the error names it.
 func New(opts Options) (*Plugin, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func New(opts Options) (*Plugin, error) {
 }
 
 // Run registers drivers when their sockets appear in Options.Registry, and deregisters them when the sockets are removed. It
-// returns when ctx ends and all its goroutines have returned. Volumes remain set up. Call Run once.
+// returns when ctx ends and all its goroutines have returned. Volumes remain set up. Run must be called only once.
 func (p *Plugin) Run(ctx context.Context) error { return p.registry.Run(ctx) }
 
 // Drivers returns the sorted names of the registered drivers.
@@ -71,8 +71,9 @@ func (p *Plugin) Drivers() []string {
 	return slices.Sorted(maps.Keys(p.drivers.byName))
 }
 
-// Check returns an error for an inline volume vol if the driver name is invalid, or if an option of this plugin is missing that
-// vol needs. path is the field path of vol. Check accepts a driver that is not registered, because it may register later.
+// Check returns an error for an inline volume if its driver name is invalid, or if this plugin lacks an option that the
+// volume needs. path is the field path of the volume. Check accepts a driver that is not registered, because it may register
+// later.
 func (p *Plugin) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	c := vol.CSI
 	if c == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// SetUp mounts vol for its pod by calling NodePublishVolume. For drivers with requiresRepublish it is called again periodically;
-// after an error of such a call, vol stays mounted.
+// SetUp mounts the volume for its pod by calling NodePublishVolume. For drivers with requiresRepublish, SetUp is called
+// again periodically. After an error of such a call, the volume stays mounted.
 func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -53,9 +53,9 @@ func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, er
 	return m, op.applyFSGroup(ctx, &vol, m.HostPath)
 }
 
-// useRecovered returns the result of SetUp after err, an error before the call of NodePublishVolume. If a previous agent process
-// has set up vol and vol is still mounted, it returns that mount and a StaleError, so that containers may start and SetUp is
-// retried. Otherwise it returns m and err.
+// useRecovered returns the result of SetUp after an error that occurred before the call of NodePublishVolume. If a previous
+// agent process has set up the volume and it is still mounted, useRecovered returns that mount and a StaleError: containers
+// may start, and SetUp is retried. Otherwise it returns m and err.
 func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	at := publishPath(vol)
 	if !vol.Recovered || vol.Update {
@@ -105,8 +105,8 @@ func (p *Plugin) publishParams(ctx context.Context, op *operation, vol *volume.V
 	return params, nil
 }
 
-// prepareDir creates the parent directory of path, the target path of vol, and writes vol_data.json to it. It does not create
-// path: this is a task of the driver.
+// prepareDir creates the parent directory of the volume's target path, and writes vol_data.json to that directory. It does
+// not create the target path itself, because that is a task of the driver.
 func (p *Plugin) prepareDir(op *operation, vol *volume.Volume, path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil || op.spec.block {
@@ -118,8 +118,8 @@ func (p *Plugin) prepareDir(op *operation, vol *volume.Volume, path string) erro
 	}, vol))
 }
 
-// TearDown unmounts vol by calling NodeUnpublishVolume, and removes the directory of vol. It does not call the driver if neither
-// vol_data.json nor a mount of vol exists.
+// TearDown unmounts the volume by calling NodeUnpublishVolume, and removes the directory of the volume. It does not call the
+// driver if neither vol_data.json nor a mount of the volume exists.
 func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -149,8 +149,9 @@ func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// findPublisher returns the driver and the volume handle for NodeUnpublishVolume of vol. It reads them from vol_data.json, or
-// else from the PV or the record. published is false if vol is not published, so that the driver must not be called.
+// findPublisher returns the driver and the volume handle for NodeUnpublishVolume. It reads them from vol_data.json or, if
+// that fails, from the PV or the record. If the volume is not published, published is false, and the driver must not be
+// called.
 func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err error) {
 	if there, err := isPublished(vol); !there || err != nil {
 		return o, false, err
@@ -176,8 +177,8 @@ func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err
 	return o, false, fmt.Errorf("driver of volume %q is unknown: unmount %s to have it removed: %w", vol.Name, publishPath(vol), err)
 }
 
-// isPublished reports whether vol is, or may be, published for its pod: the target path is mounted, vol_data.json exists or, for
-// a block volume, the publish directory exists.
+// isPublished reports whether the volume is published for its pod, or may be. This is the case if the target path is mounted
+// or vol_data.json exists. For a block volume, the publish directory counts instead of vol_data.json.
 func isPublished(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(vol.Dir, dataFile)
 	if vol.Block {
@@ -189,7 +190,8 @@ func isPublished(vol *volume.Volume) (bool, error) {
 	return isMounted(publishPath(vol))
 }
 
-// publishPath returns the path at which the driver mounts vol for its pod: the target path of NodePublishVolume.
+// publishPath returns the path at which the driver mounts the volume for its pod. It is the target path of
+// NodePublishVolume.
 func publishPath(vol *volume.Volume) string {
 	if vol.Block {
 		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).publish, vol.UID)
@@ -197,8 +199,8 @@ func publishPath(vol *volume.Volume) string {
 	return filepath.Join(vol.Dir, mountDir)
 }
 
-// removeTarget removes the target path of vol and its directory with vol_data.json. If the target path is still mounted, it
-// removes nothing, and stillMounted is true.
+// removeTarget removes the target path of the volume and its directory with vol_data.json. If the target path is still
+// mounted, it removes nothing and returns true.
 func removeTarget(vol *volume.Volume) (stillMounted bool, err error) {
 	at := publishPath(vol)
 	if !vol.Block {

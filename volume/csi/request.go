@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// volumeCapability returns the VolumeCapability that requests contain: access mode, file system and mount options. multiWriter is
-// true for a driver with SINGLE_NODE_MULTI_WRITER. group is passed to drivers with VOLUME_MOUNT_GROUP; nil means none.
+// volumeCapability returns the VolumeCapability for requests: access mode, file system and mount options. multiWriter is
+// true for a driver with SINGLE_NODE_MULTI_WRITER. group is the fsGroup for a driver with VOLUME_MOUNT_GROUP, or nil.
 func (s *volumeSpec) volumeCapability(multiWriter bool, group *int64) *csi.VolumeCapability {
 	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, multiWriter)}}
 	if s.block {
@@ -26,8 +26,8 @@ func (s *volumeSpec) volumeCapability(multiWriter bool, group *int64) *csi.Volum
 	return c
 }
 
-// accessMode converts mode to the access mode of CSI. multiWriter is true for a driver with SINGLE_NODE_MULTI_WRITER, which
-// distinguishes ReadWriteOnce from ReadWriteOncePod.
+// accessMode converts the access mode of a PV to the access mode of CSI. multiWriter is true for a driver with
+// SINGLE_NODE_MULTI_WRITER, which distinguishes ReadWriteOnce from ReadWriteOncePod.
 func accessMode(mode corev1.PersistentVolumeAccessMode, multiWriter bool) csi.VolumeCapability_AccessMode_Mode {
 	switch {
 	case mode == corev1.ReadOnlyMany:
@@ -55,7 +55,7 @@ type callParams struct {
 	redact         []string // values that errors must not contain
 }
 
-// stageRequest returns the request to stage the volume at path, its staging directory.
+// stageRequest returns the request to stage the volume. path is the staging directory of the volume.
 func (s *volumeSpec) stageRequest(path string, params callParams) *csi.NodeStageVolumeRequest {
 	return &csi.NodeStageVolumeRequest{
 		VolumeId: s.handle, PublishContext: params.publishContext, StagingTargetPath: path, Secrets: params.secrets, VolumeContext: s.attributes,
@@ -63,8 +63,8 @@ func (s *volumeSpec) stageRequest(path string, params callParams) *csi.NodeStage
 	}
 }
 
-// publishRequest returns the request to publish the volume at path, its target path. staged is the path where the volume is
-// staged, or empty.
+// publishRequest returns the request to publish the volume. path is the target path of the volume. staged is the path where
+// the volume is staged, or empty.
 func (s *volumeSpec) publishRequest(path, staged string, params callParams) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{
 		VolumeId: s.handle, PublishContext: params.publishContext, StagingTargetPath: staged, TargetPath: path, Readonly: s.readOnly,
@@ -72,8 +72,8 @@ func (s *volumeSpec) publishRequest(path, staged string, params callParams) *csi
 	}
 }
 
-// expandRequest returns the request to expand the volume to size bytes. path is where the volume is published. staged is where it
-// is staged, or empty.
+// expandRequest returns the request to expand the volume to this size in bytes. path is where the volume is published.
+// staged is where it is staged, or empty.
 func (s *volumeSpec) expandRequest(path, staged string, size int64, params callParams) *csi.NodeExpandVolumeRequest {
 	return &csi.NodeExpandVolumeRequest{
 		VolumeId: s.handle, VolumePath: path, StagingTargetPath: staged, Secrets: params.secrets,

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasSELinuxLabels reports whether SELinux is enabled on the node and the file system of dir stores labels. The container runtime
-// can then relabel the files.
+// hasSELinuxLabels reports whether SELinux is enabled on the node and the file system of the directory stores labels. If so,
+// the container runtime can relabel the files.
 func hasSELinuxLabels(dir string) bool {
 	var st unix.Stat_t
 	if unix.Lstat("/sys/fs/selinux/enforce", &st) != nil {

@@ -33,8 +33,8 @@ type volumeSpec struct {
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 }
 
-// specOf returns the fields that a CSI driver needs of vol, an inline volume or a PV. It returns an error if vol is no CSI
-// volume.
+// specOf returns those fields of an inline volume or a PV that a CSI driver needs. It returns an error if the volume is no
+// CSI volume.
 func specOf(vol *volume.Volume) (volumeSpec, error) {
 	switch {
 	case vol.PV != nil && vol.PV.Spec.CSI != nil:
@@ -45,7 +45,7 @@ func specOf(vol *volume.Volume) (volumeSpec, error) {
 	return volumeSpec{}, errors.New("not a CSI volume")
 }
 
-// inlineSpec returns the fields that a CSI driver needs of vol, an inline volume of a pod.
+// inlineSpec returns those fields of an inline volume that a CSI driver needs.
 func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	c := vol.Source.CSI
 	s := volumeSpec{
@@ -58,8 +58,8 @@ func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	return s, s.validate()
 }
 
-// persistentSpec returns the fields that a CSI driver needs of vol.PV. The access mode is the first access mode of the PV, as
-// in the kubelet.
+// persistentSpec returns those fields of vol.PV that a CSI driver needs. The access mode is the first access mode of the PV,
+// as in the kubelet.
 func persistentSpec(vol *volume.Volume) (volumeSpec, error) {
 	pv := &vol.PV.Spec
 	c := pv.CSI
@@ -87,7 +87,7 @@ func (s *volumeSpec) validate() error {
 // maxDriver is the maximum length of a driver name.
 const maxDriver = 63
 
-// checkDriver returns an error if name is not a valid name of a CSI driver. Valid names are safe in paths.
+// checkDriver returns an error if the name of a CSI driver is not valid. Valid names are safe in paths.
 func checkDriver(name string) error {
 	if len(name) > maxDriver {
 		return fmt.Errorf("driver name %.80q has more than %d bytes", name, maxDriver)
@@ -98,12 +98,14 @@ func checkDriver(name string) error {
 	return nil
 }
 
-// inlineHandle returns the volume handle of the inline volume name of the pod with UID podUID. It is the same as in the kubelet.
+// inlineHandle returns the volume handle of an inline volume. name is the name of the volume in the pod with UID podUID. The
+// handle is the same as in the kubelet.
 func inlineHandle(podUID, name string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(podUID+name)))
 }
 
-// attachmentName returns the name of the VolumeAttachment object for the volume with the given handle and driver on node.
+// attachmentName returns the name of the VolumeAttachment object for a volume that is attached to the node. The volume has
+// this handle and this driver.
 func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
@@ -119,7 +121,7 @@ const (
 // pluginDir returns the directory of all CSI devices, relative to Volume.PluginDir.
 func pluginDir() string { return filepath.FromSlash(volume.CSI) }
 
-// stagingDir returns the staging directory of the volume with the given driver and handle, relative to Volume.PluginDir.
+// stagingDir returns the staging directory of the volume with this driver and this handle, relative to Volume.PluginDir.
 func stagingDir(driver, handle string) string {
 	return filepath.Join(pluginDir(), driver, fmt.Sprintf("%x", sha256.Sum256([]byte(handle))), globalDir)
 }
@@ -131,8 +133,8 @@ const (
 	allPublish = "publish"
 )
 
-// checkBlockName returns an error if pv, the name of a PV, is also the name of a directory that all block volumes share.
-// Otherwise pv would get that directory as its own.
+// checkBlockName returns an error if the name of a PV is also the name of a directory that all block volumes share.
+// Otherwise the PV would get that directory as its own.
 func checkBlockName(pv string) error {
 	if pv == allStaging || pv == allPublish {
 		return fmt.Errorf("PV %s cannot be a block volume: directory %s is for all block volumes", pv, filepath.Join(pluginDir(), blockDir, pv))

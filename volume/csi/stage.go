@@ -27,8 +27,8 @@ type operation struct {
 	can    capabilities
 }
 
-// beginOperation connects to the driver of vol, and reads its CSIDriver object and its capabilities. It changes nothing on the
-// node. The caller must close op.client.
+// beginOperation connects to the driver of the volume, and reads its CSIDriver object and its capabilities. It changes
+// nothing on the node. The caller must close op.client.
 func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *operation, err error) {
 	op = &operation{}
 	if op.spec, err = specOf(vol); err != nil {
@@ -47,8 +47,9 @@ func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *op
 	return op, nil
 }
 
-// markNothingMade wraps err, the error of an operation that has not called its driver, in a [volume.FinalError]. It returns err
-// unwrapped if exists reports that an earlier operation may have left vol on the node.
+// markNothingMade wraps err in a [volume.FinalError]. err is the error of an operation that has not called its driver. If
+// the function exists reports that an earlier operation may have left the volume on the node, markNothingMade returns err
+// unwrapped.
 func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
 	if vol.Update || vol.Recovered {
 		return err
@@ -59,9 +60,9 @@ func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, 
 	return &volume.FinalError{Err: err}
 }
 
-// cleanUpFailed returns the error for a failed stage or publish call, whose own error is err. If the driver has rejected the call
-// without an effect, it removes the directories of vol by calling clean, and wraps err in a [volume.FinalError]. It does not wrap
-// err if clean fails or returns left = true, because vol is still mounted.
+// cleanUpFailed returns the error for a failed stage or publish call. If the driver has rejected the call without an effect,
+// it removes the directories of the volume by calling clean, and wraps err in a [volume.FinalError]. It does not wrap err if
+// clean fails, or reports that the volume is still mounted.
 func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
 	if !ok || !call.isFinal() || vol.Update || vol.Recovered {
@@ -73,8 +74,8 @@ func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err e
 	return &volume.FinalError{Err: err}
 }
 
-// Device returns the device of vol: for a PV, its unique name and its staging directory, or the directories of its block device.
-// It returns the zero value for an inline volume, which is not shared.
+// Device returns the device of the volume, with its unique name and its staging directory. For a block volume, it has the
+// directories of the block device. An inline volume is not shared, so Device returns the zero value for it.
 func (p *Plugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil {
 		return volume.Device{}, nil // an inline volume belongs to one pod
@@ -103,8 +104,8 @@ func (p *Plugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, 
 	return d, nil
 }
 
-// Stage mounts vol at its staging directory by calling NodeStageVolume. It first writes vol_data.json. It calls the driver only
-// if the driver has the capability STAGE_UNSTAGE_VOLUME.
+// Stage mounts the volume at its staging directory by calling NodeStageVolume. Before that it writes vol_data.json. If the
+// driver does not have the capability STAGE_UNSTAGE_VOLUME, Stage does not call it.
 func (p *Plugin) Stage(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -162,7 +163,7 @@ func (p *Plugin) stageParams(ctx context.Context, op *operation, vol *volume.Vol
 	return params, nil
 }
 
-// saveBlockData writes the file vol_data.json of block volume vol.
+// saveBlockData writes the file vol_data.json of a block volume.
 func (p *Plugin) saveBlockData(op *operation, vol *volume.Volume) error {
 	dir := filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).data)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -174,8 +175,8 @@ func (p *Plugin) saveBlockData(op *operation, vol *volume.Volume) error {
 	})
 }
 
-// Unstage unmounts the staging directory of vol by calling NodeUnstageVolume, and removes that directory. It does not call the
-// driver if neither vol_data.json nor a mount exists.
+// Unstage unmounts the staging directory of the volume by calling NodeUnstageVolume, and removes that directory. It does not
+// call the driver if neither vol_data.json nor a mount exists.
 func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -199,7 +200,7 @@ func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// unstageVolume calls NodeUnstageVolume of driver o.driver for vol. It does nothing if the driver does not have the capability
+// unstageVolume calls NodeUnstageVolume of the volume's driver. It does nothing if the driver does not have the capability
 // STAGE_UNSTAGE_VOLUME.
 func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner) error {
 	c, err := p.connectDriver(ctx, o.driver)
@@ -215,8 +216,8 @@ func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner)
 	return err
 }
 
-// deviceOwner returns the driver and the volume handle of vol. It reads them from the record of the device, or else from
-// vol_data.json. It returns the zero value if neither has them.
+// deviceOwner returns the driver and the volume handle of the volume. It reads them from the record of the device or, if
+// that lacks them, from vol_data.json. If both lack them, it returns the zero value.
 func deviceOwner(vol *volume.Volume) (owner, error) {
 	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, nil
@@ -228,7 +229,7 @@ func deviceOwner(vol *volume.Volume) (owner, error) {
 	return o, err
 }
 
-// deviceData returns the directory with the vol_data.json of the device of vol.
+// deviceData returns the directory that contains vol_data.json for the device of the volume.
 func deviceData(vol *volume.Volume) string {
 	if vol.Block {
 		return filepath.Join(vol.PluginDir, blockPathsOf(vol.SpecName).data)
@@ -236,8 +237,8 @@ func deviceData(vol *volume.Volume) string {
 	return filepath.Dir(vol.StagingDir)
 }
 
-// isStaged reports whether vol is, or may be, staged: the staging directory is mounted, vol_data.json exists or, for a block
-// volume, the staging directory exists.
+// isStaged reports whether the volume is staged, or may be. This is the case if the staging directory is mounted or
+// vol_data.json exists. For a block volume, the existence of the staging directory counts instead of vol_data.json.
 func isStaged(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(deviceData(vol), dataFile)
 	if vol.Block {
@@ -253,8 +254,8 @@ func isStaged(vol *volume.Volume) (bool, error) {
 	return mounted, err
 }
 
-// removeStaging removes the staging directory of vol. If the staging directory is still mounted, it removes nothing, and
-// stillMounted is true.
+// removeStaging removes the staging directory of the volume. If that directory is still mounted, removeStaging removes
+// nothing and returns true.
 func removeStaging(vol *volume.Volume) (stillMounted bool, err error) {
 	if vol.Block {
 		return removeBlockVolume(vol)
@@ -266,7 +267,7 @@ func removeStaging(vol *volume.Volume) (stillMounted bool, err error) {
 	return stillMounted, err
 }
 
-// secretValues returns the values of secret, without the keys.
+// secretValues returns the values of a secret, without the keys.
 func secretValues(secret map[string]string) []string {
 	all := make([]string, 0, len(secret))
 	for _, value := range secret {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// Usage returns the usage and the health problems of vol, from NodeGetVolumeStats and NodeGetVolumeHealth of the driver. The
-// error wraps [errors.ErrUnsupported] if the driver does not have the capability GET_VOLUME_STATS.
+// Usage returns the usage and the health problems of the volume. It calls NodeGetVolumeStats and NodeGetVolumeHealth of the
+// driver. If the driver does not have the capability GET_VOLUME_STATS, the error wraps [errors.ErrUnsupported].
 func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -60,8 +60,8 @@ func (p *Plugin) Usage(ctx context.Context, vol volume.Volume) (u volume.Usage, 
 	return u, nil
 }
 
-// usageOf converts entries, the usage that a driver returned. If several entries have the same unit, it uses the last of them, as
-// the kubelet does.
+// usageOf converts the usage that a driver returned. If several entries have the same unit, it uses the last of them, as the
+// kubelet does.
 func usageOf(entries []*csi.VolumeUsage) (usage volume.Usage) {
 	for _, e := range entries {
 		used, total, free := nonNegative(e.GetUsed()), nonNegative(e.GetTotal()), nonNegative(e.GetAvailable())
@@ -81,7 +81,7 @@ func nonNegative(n int64) uint64 { return uint64(max(n, 0)) }
 // maxHealth is the maximum number of health problems in Usage.Abnormal.
 const maxHealth = 16
 
-// describeHealth returns the problems in health as one line. It returns "" if there are none.
+// describeHealth returns the health problems of a volume as one line. It returns "" if there are none.
 func describeHealth(health *csi.VolumeHealth) string {
 	var texts []string
 	for _, s := range health.GetHealthStatuses() {

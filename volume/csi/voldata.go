@@ -38,7 +38,7 @@ type owner struct{ driver, handle string }
 
 func (o owner) isValid() bool { return o.handle != "" && checkDriver(o.driver) == nil }
 
-// saveData writes data to the file vol_data.json in dir, which must exist.
+// saveData writes data to the file vol_data.json in a directory, which must exist.
 func saveData(dir string, data map[string]string) error {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -47,8 +47,8 @@ func saveData(dir string, data map[string]string) error {
 	return atomicfile.Replace(filepath.Join(dir, dataFile), append(text, '\n'), 0o644)
 }
 
-// loadData returns the driver and the volume handle from the file vol_data.json in dir. The error wraps fs.ErrNotExist if the
-// file does not exist.
+// loadData returns the driver and the volume handle from the file vol_data.json in a directory. If the file does not exist,
+// the error wraps fs.ErrNotExist.
 func loadData(dir string) (owner, error) {
 	path := filepath.Join(dir, dataFile)
 	text, err := plainfile.Read(path, maxData)
@@ -62,7 +62,7 @@ func loadData(dir string) (owner, error) {
 	return o, nil
 }
 
-// parseData returns the driver and the volume handle from text, the contents of vol_data.json.
+// parseData returns the driver and the volume handle from the contents of vol_data.json.
 func parseData(text []byte) (owner, error) {
 	data := map[string]string{}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -76,8 +76,8 @@ func parseData(text []byte) (owner, error) {
 	return o, nil
 }
 
-// removeMountDir removes the directory path, a former mount point, and its parent with vol_data.json. If path is still mounted,
-// it removes nothing, and mounted is true.
+// removeMountDir removes the directory at path, a former mount point, and its parent with vol_data.json. If the directory is
+// still mounted, it removes nothing and returns true.
 func removeMountDir(path string) (mounted bool, err error) {
 	mounted, err = mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func removeMountDir(path string) (mounted bool, err error) {
 	return false, rmtree.Remove(filepath.Dir(path))
 }
 
-// removePath removes the file or empty directory path. It returns nil if path does not exist.
+// removePath removes the file or empty directory at path. It returns nil if nothing exists there.
 func removePath(path string) error {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return err
