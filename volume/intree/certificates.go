@@ -37,17 +37,19 @@ var (
 	_ volume.Watcher = (*CertificateKeeper)(nil)
 )
 
-// NewCertificateKeeper returns a keeper for certificates that from issues. It panics if from is nil. It starts no goroutine:
-// call [CertificateKeeper.Run].
+// NewCertificateKeeper returns a keeper that requests its certificates from the given issuer. It panics if the issuer is
+// nil. It starts no goroutine: the caller must call [CertificateKeeper.Run].
 func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions) *CertificateKeeper {
 	return &CertificateKeeper{keeper: podcert.New(from, podcert.Options(opts))}
 }
 
-// Run requests and renews the certificates until ctx ends. It returns when its requests have returned. Call Run once.
+// Run requests and renews the certificates until ctx ends. It returns when its requests have returned. Run must be called
+// only once.
 func (k *CertificateKeeper) Run(ctx context.Context) error { return k.keeper.Run(ctx) }
 
-// Certificate returns the certificate for sources[source] of the projected volume of pod with the given name. The first call
-// makes Run request the certificate. Certificate waits for it up to CertificateOptions.Wait, and then returns the last error.
+// Certificate returns the certificate for a source of a projected volume of the pod. name is the name of the volume, and
+// source the index of the source. The first call makes Run request the certificate. Certificate waits for it up to
+// CertificateOptions.Wait, and then returns the last error.
 func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
 	return k.keeper.Certificate(ctx, pod, name, source)
 }
@@ -55,8 +57,8 @@ func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, na
 // Forget removes the keys and certificates of the pod with UID podUID, and cancels requests for them.
 func (k *CertificateKeeper) Forget(podUID string) { k.keeper.Forget(podUID) }
 
-// Watch calls changed for each certificate that is issued, until ctx ends. The arguments are the kind volume.KindPodCertificate,
-// and namespace and name of the pod.
+// Watch calls changed for each certificate that is issued, until ctx ends. The arguments are the kind
+// volume.KindPodCertificate, and the namespace and name of the pod.
 func (k *CertificateKeeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return k.keeper.Watch(ctx, changed)
 }

@@ -22,8 +22,8 @@ import (
 // fsGroup returns the fsGroup of a pod, or nil.
 func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityContext).FSGroup }
 
-// slowReporter returns a function for fsgroup.Options.ReportSlow. The function records an event about the pod of vol with the
-// number of files changed so far. Its first event recommends a fsGroupChangePolicy instead.
+// slowReporter returns a function for fsgroup.Options.ReportSlow. The function records an event about the pod, with the
+// number of files changed so far. The first event recommends a fsGroupChangePolicy instead.
 func slowReporter(vol volume.Volume) func(files int) {
 	told := false
 	dir, err := filepath.Rel(filepath.Dir(vol.PodDir), vol.Dir)
@@ -43,7 +43,7 @@ func slowReporter(vol volume.Volume) func(files int) {
 // aboutPolicy is the page of kubernetes.io about fsGroupChangePolicy.
 const aboutPolicy = "https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods"
 
-// createDir creates the directory dir with mode 0777, regardless of the umask. It does not change an existing directory.
+// createDir creates a directory with mode 0777, regardless of the umask. It does not change an existing directory.
 func createDir(dir string) error {
 	err := os.Mkdir(dir, 0o777)
 	switch {
@@ -63,7 +63,8 @@ func tmpfsMounter(size int64) func(ctx context.Context, dir string) error {
 	}
 }
 
-// mountOnce calls do, which mounts a file system on dir, unless dir already is a mount point.
+// mountOnce mounts a file system on the directory by calling do. If the directory is a mount point already, mountOnce does
+// nothing.
 func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir string) error) error {
 	if mounted, err := mount.IsMountPoint(dir); mounted || err != nil {
 		return err
@@ -71,8 +72,8 @@ func mountOnce(ctx context.Context, dir string, do func(ctx context.Context, dir
 	return do(ctx, dir)
 }
 
-// removeVolume unmounts vol and removes its directory. It first unmounts file systems that containers have mounted inside vol
-// with bidirectional mount propagation.
+// removeVolume unmounts the volume and removes its directory. It first unmounts file systems that containers have mounted
+// inside the volume with bidirectional mount propagation.
 func (n *node) removeVolume(ctx context.Context, vol volume.Volume) error {
 	if mayHaveMounts(vol) {
 		if err := n.unmountBelow(ctx, vol.Dir); err != nil {
@@ -92,8 +93,8 @@ func (n *node) removeVolume(ctx context.Context, vol volume.Volume) error {
 	return rmtree.Remove(vol.Dir)
 }
 
-// mayHaveMounts reports whether a container may have mounted file systems inside vol, which requires bidirectional mount
-// propagation. It returns true if the pod spec is unknown.
+// mayHaveMounts reports whether a container may have mounted file systems inside the volume, which requires bidirectional
+// mount propagation. It returns true if the pod spec is unknown.
 func mayHaveMounts(vol volume.Volume) bool {
 	if vol.Pod == nil {
 		return true
@@ -109,7 +110,7 @@ func mayHaveMounts(vol volume.Volume) bool {
 	return false
 }
 
-// unmountBelow unmounts all file systems at dir and below. Inner mounts are unmounted before outer mounts.
+// unmountBelow unmounts all file systems on the directory and below it. Inner mounts are unmounted before outer mounts.
 func (n *node) unmountBelow(ctx context.Context, dir string) error {
 	table, err := mount.ReadTable()
 	if err != nil {

@@ -24,7 +24,8 @@ type emptyDir struct {
 	node *node
 }
 
-// fileMode converts mode, the permission bits of the kernel and the sticky bit 01000, to the mode of package os.
+// fileMode converts a mode of the kernel to the mode of package os. The kernel's mode has permission bits and the sticky bit
+// 01000.
 func fileMode(mode int32) os.FileMode {
 	m := os.FileMode(mode) & os.ModePerm
 	if mode&0o1000 != 0 {
@@ -33,8 +34,8 @@ func fileMode(mode int32) os.FileMode {
 	return m
 }
 
-// SetUp creates the directory or mounts the tmpfs or hugetlbfs of vol. It does nothing if vol was set up before, because
-// containers may have changed the permissions.
+// SetUp creates the directory of the volume, or mounts the tmpfs or hugetlbfs. If the volume was set up before, SetUp does
+// nothing, because containers may have changed the permissions.
 func (d *emptyDir) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, SELinuxRelabel: true}
 	medium, ready := vol.Source.EmptyDir.Medium, readyFile(vol)
@@ -73,8 +74,8 @@ func (d *emptyDir) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, 
 	return m, createReadyFile(ready)
 }
 
-// mountFunc returns a function that mounts a file system of the given medium on dir. It returns a nil function if the medium is
-// the disk, for which a directory suffices.
+// mountFunc returns a function that mounts a file system with this medium on a directory. If the medium is the disk, for
+// which a directory suffices, the function is nil.
 func (d *emptyDir) mountFunc(vol volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
 	switch {
 	case medium == corev1.StorageMediumDefault:
@@ -111,8 +112,8 @@ func (d *emptyDir) TearDown(ctx context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Usage returns the usage of vol. It reads the project quota of vol or the usage of the file system of vol. If vol has neither,
-// it adds up the files.
+// Usage returns the usage of the volume. It reads the project quota, or the usage of the volume's own file system. If the
+// volume has neither, Usage adds up the files.
 func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	if canUseQuota(vol.Pod) {
 		if u, ok := d.node.quotaUsage(ctx, vol.Dir); ok {
@@ -122,8 +123,8 @@ func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, 
 	return d.node.measureDir(ctx, vol.Dir)
 }
 
-// memorySize returns the maximum size of a tmpfs in bytes. It is the minimum of the allocatable memory of the node, the memory
-// limit of pod and the sizeLimit in source. Zero means that none of them is set.
+// memorySize returns the maximum size of a tmpfs in bytes: the minimum of the allocatable memory of the node, the memory
+// limit of the pod and the sizeLimit of the volume. If none of them is set, it returns zero.
 func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	least := func(limit int64) {
@@ -142,14 +143,14 @@ func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) 
 	return size
 }
 
-// readyFile returns the path of an empty file that is created when vol is set up. If it exists, SetUp does not set permissions
-// again, because a container may have changed them.
+// readyFile returns the path of an empty file that is created when the volume is set up. If it exists, SetUp does not set
+// permissions again, because a container may have changed them.
 func readyFile(vol volume.Volume) string {
 	return filepath.Join(vol.PodDir, "plugins", "kubernetes.io~empty-dir", vol.Name, "ready")
 }
 
-// isReady reports whether an emptyDir with directory dir was set up, so that the file ready exists, and dir still exists. After a
-// reboot it returns false for a tmpfs or hugetlbfs, because that is no longer mounted.
+// isReady reports whether the emptyDir in the directory dir was set up and still exists. ready is the path of the file that
+// SetUp creates. After a reboot, isReady returns false for a tmpfs or hugetlbfs, because it is no longer mounted.
 func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	if _, err := os.Lstat(ready); err != nil {
 		return false, notexist.Ignore(err)

@@ -27,8 +27,8 @@ type fetcher struct {
 	volume  *corev1.Volume
 }
 
-// fetchInputs fetches the config maps, secrets, tokens and other objects that the files of the volume are made of. An object that
-// does not exist is not in the result and causes no error: package payload checks whether it is optional.
+// fetchInputs fetches the config maps, secrets, tokens and other objects from which the files of the volume are created. An
+// object that does not exist is not in the result and causes no error: package payload checks whether it is optional.
 func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error) {
 	in.Allocatable = f.node.nodeAllocatable()
 	in.ConfigMaps, in.Secrets = map[string]*corev1.ConfigMap{}, map[string]*corev1.Secret{}
@@ -58,8 +58,8 @@ func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error
 	return in, nil
 }
 
-// fetchOnce fetches the object name with fetch and stores it in found, unless found has it. It returns nil, and stores nothing,
-// if the object does not exist.
+// fetchOnce fetches the object with this name and stores it in the map found. If the map contains the object already,
+// fetchOnce does nothing. If the object does not exist, it returns nil and stores nothing.
 func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
 	if _, ok := found[name]; ok {
 		return nil
@@ -74,8 +74,8 @@ func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T
 	return nil
 }
 
-// fetchProjected fetches the token, trust bundle or certificate of source, which has index i in the sources of a projected
-// volume. It stores the result in inputs.
+// fetchProjected fetches the token, trust bundle or certificate of one source of a projected volume, and stores it in
+// inputs. i is the index of the source.
 func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.VolumeProjection, inputs *payload.Inputs) error {
 	switch {
 	case source.ServiceAccountToken != nil && f.tokens != nil:

@@ -31,8 +31,8 @@ type fileVolume struct {
 	bundles *trustbundle.Reader // nil: Options.TrustBundles is nil
 }
 
-// Check returns an error for each source of vol that this node cannot read, because the option for it in Options is nil. path is
-// the field path of vol.
+// Check returns an error for each source of the volume that this node cannot read, because its option in Options is nil.
+// path is the field path of the volume.
 func (w *fileVolume) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	refuse := func(path *field.Path, what string) {
@@ -63,7 +63,8 @@ func (w *fileVolume) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) 
 	return errs
 }
 
-// Shows reports whether files of vol are created from object, such as a config map or the metadata of pod.
+// Shows reports whether files of the volume are created from this object. The object can be, for example, a config map, or
+// the pod with its metadata.
 func (w *fileVolume) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
 	if (object.Kind == volume.KindPod || object.Kind == "") && payload.ShowsMetadata(vol) || payload.ShowsClusterObject(pod, vol, payload.Kind(object.Kind), object.Name) {
 		return true
@@ -76,8 +77,8 @@ func (w *fileVolume) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Ob
 	return false
 }
 
-// SetUp writes the files of vol, or updates them. It fetches all objects before it changes a file. If fetching fails and a
-// previous agent process has left usable files, it returns a StaleError: containers may start with these files.
+// SetUp writes the files of the volume, or updates them. It fetches all objects before it changes a file. If fetching fails
+// and a previous agent process has left usable files, it returns a StaleError: containers may start with these files.
 func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, ReadOnly: true, SELinuxRelabel: true}
 	limit, usable := fetchTimeout, w.isUsable(vol)
@@ -108,8 +109,8 @@ func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount
 	return m, err
 }
 
-// permsFunc returns a function for atomicwriter.Options.SetPerms that changes the group of all files of vol to the fsGroup of the
-// pod. It returns nil if the pod has no fsGroup.
+// permsFunc returns a function for atomicwriter.Options.SetPerms. The function changes the group of all files of the volume
+// to the fsGroup of the pod. If the pod has no fsGroup, permsFunc returns nil.
 func (w *fileVolume) permsFunc(ctx context.Context, vol volume.Volume) func(string) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil {
@@ -138,13 +139,13 @@ func (w *fileVolume) TearDown(ctx context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Usage returns the usage of the directory or the tmpfs of vol.
+// Usage returns the usage of the volume's directory or tmpfs.
 func (w *fileVolume) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	return w.node.measureDir(ctx, vol.Dir)
 }
 
-// buildFiles fetches the objects that vol shows and returns the files of vol. It returns an error if fetching takes longer than
-// limit.
+// buildFiles fetches the objects that the volume shows, and returns the files of the volume. It returns an error if fetching
+// takes longer than the time limit.
 func (w *fileVolume) buildFiles(ctx context.Context, vol volume.Volume, limit time.Duration) (payload.Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -26,7 +26,8 @@ type hostPath struct {
 	node *node
 }
 
-// Check returns errors if the path of v contains ".." or its type is unknown. path is the field path of v.
+// Check returns errors if the path of the hostPath volume contains ".." or its type is unknown. path is the field path of
+// the volume.
 func (*hostPath) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range podfield.CheckNoBacksteps(v.HostPath.Path) {
@@ -48,8 +49,8 @@ func hostPathTypes() []corev1.HostPathType {
 // statTimeout is the maximum time that SetUp waits for the file system of the path. It may hang if its server is unavailable.
 const statTimeout = 5 * time.Second
 
-// SetUp returns the path of vol on the host after a check that its file type matches the hostPath type. For the types with
-// OrCreate it creates a missing file or directory. It mounts nothing.
+// SetUp checks that the file type on the host matches the hostPath type, and returns the path on the host. For the types
+// with OrCreate it creates a missing file or directory. It mounts nothing.
 func (h *hostPath) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	source := vol.Source.HostPath
 	if vol.PV != nil {
@@ -78,8 +79,8 @@ func (h *hostPath) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, 
 // TearDown does nothing: the path belongs to the host.
 func (*hostPath) TearDown(context.Context, volume.Volume) error { return nil }
 
-// checkType returns an error if the file at path is not of type typ. If path does not exist, and typ is DirectoryOrCreate or
-// FileOrCreate, it creates path.
+// checkType returns an error if the file at path is not of this type. If nothing exists there, it creates a directory for
+// DirectoryOrCreate, and a file for FileOrCreate.
 func checkType(path string, typ corev1.HostPathType) error {
 	info, err := os.Stat(path)
 	if missing := os.IsNotExist(err); missing {

@@ -14,13 +14,14 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// isHugePages reports whether medium is huge pages: "HugePages", or "HugePages-" with a page size.
+// isHugePages reports whether the medium of an emptyDir is huge pages: "HugePages", or "HugePages-" with a page size.
 func isHugePages(medium corev1.StorageMedium) bool {
 	return medium == corev1.StorageMediumHugePages || strings.HasPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix))
 }
 
-// pageSize returns the size of the huge pages for an emptyDir with the given medium, in bytes. If medium names a size, pod must
-// request huge pages of that size. Otherwise pod must request huge pages of exactly one size, which is the result.
+// pageSize returns the size of the huge pages for an emptyDir with this medium, in bytes. If the medium contains a size, the
+// pod must request huge pages of that size. Otherwise the pod must request huge pages of exactly one size, and pageSize
+// returns that size.
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	asked := map[int64]bool{}
 	add := func(list corev1.ResourceList) {

@@ -39,7 +39,7 @@ var (
 	_ volume.UsageProvider = (*local)(nil)
 )
 
-// Device returns a device named after the PV of vol. It has the same directories as in the kubelet.
+// Device returns a device with the name of the volume's PV. It has the same directories as in the kubelet.
 func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil || vol.PV.Spec.Local == nil || vol.PV.Spec.Local.Path == "" {
 		return volume.Device{}, errors.New("the PV has no local.path")
@@ -80,8 +80,8 @@ func (l *local) isDevice(ctx context.Context, vol volume.Volume) (bool, error) {
 	}
 }
 
-// Stage mounts the block device of vol at vol.StagingDir. If the device is empty, it first creates a file system on it. It does
-// nothing for a directory or a block volume.
+// Stage mounts the block device of the volume at vol.StagingDir. If the device is empty, Stage first creates a file system
+// on it. It does nothing for a directory or a block volume.
 func (l *local) Stage(ctx context.Context, vol volume.Volume) error {
 	if vol.Block {
 		return nil
@@ -119,8 +119,9 @@ func (l *local) Unstage(ctx context.Context, vol volume.Volume) error {
 	return notexist.Ignore(os.Remove(vol.StagingDir))
 }
 
-// SetUp bind-mounts the local directory, or the staged file system of the device, at vol.Dir. It also changes the group of the
-// files to the fsGroup of the pod, if no other pod uses the volume. For a block volume it only returns the path of the device.
+// SetUp bind-mounts the local directory, or the staged file system of the device, at vol.Dir. If no other pod uses the
+// volume, SetUp also changes the group of the files to the fsGroup of the pod. For a block volume it only returns the path
+// of the device.
 func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly, SELinuxRelabel: true}
 	is, err := l.isDevice(ctx, vol)
@@ -158,8 +159,8 @@ func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, err
 	return m, l.applyFSGroup(ctx, vol, false)
 }
 
-// bindVolume bind-mounts the directory source at vol.Dir. It applies those mount options of the PV that are valid for a bind
-// mount, such as noexec.
+// bindVolume bind-mounts the directory source at vol.Dir. It applies only those mount options of the PV that are valid for a
+// bind mount, such as noexec.
 func bindVolume(source string, vol volume.Volume) error {
 	o := mount.BindOptions{Attrs: mount.ParseAttrs(vol.MountOptions)}
 	if vol.ReadOnly {
@@ -168,8 +169,9 @@ func bindVolume(source string, vol volume.Volume) error {
 	return mount.Bind(source, vol.Dir, o)
 }
 
-// applyFSGroup changes the group of the files of vol to the fsGroup of the pod, unless another pod uses the volume. used is true
-// if containers may use vol already: then it changes no file if the root directory has the group.
+// applyFSGroup changes the group of the volume's files to the fsGroup of the pod. If another pod uses the volume, it does
+// nothing. used is true if containers may use the volume already. In this case it changes no file if the root directory has
+// the group.
 func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil || vol.ReadOnly || vol.UsedByOtherPod {
@@ -187,8 +189,8 @@ func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) 
 	return err
 }
 
-// warnOtherGroup records a warning event if the group of source, the directory of the volume, is not the fsGroup of the pod. It
-// is called for a volume whose group another pod has set.
+// warnOtherGroup records a warning event if the group of the volume's directory is not the fsGroup of the pod. source is the
+// directory of the volume. warnOtherGroup is called for a volume whose group another pod has set.
 func (l *local) warnOtherGroup(ctx context.Context, vol volume.Volume, source string) {
 	gid := fsGroup(vol.Pod)
 	if gid == nil {
@@ -219,7 +221,7 @@ func (l *local) TearDown(ctx context.Context, vol volume.Volume) error {
 	return notexist.Ignore(os.Remove(vol.Dir))
 }
 
-// NodeExpand grows the file system on the device of vol to the size of the device. It does nothing for a directory or a block
+// NodeExpand grows the file system of the volume to the size of its device. It does nothing for a directory or a block
 // volume.
 func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	if vol.Block {
@@ -232,8 +234,8 @@ func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, expansion vol
 	return blockdev.Grow(ctx, vol.PV.Spec.Local.Path, vol.StagingDir)
 }
 
-// Usage returns the usage of the file system of vol. For a block volume it returns only the capacity, which is the size of the
-// device.
+// Usage returns the usage of the volume's file system. For a block volume it returns only the capacity, which is the size of
+// the device.
 func (l *local) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
 	if vol.Block {
 		size, err := blockdev.Size(vol.Dir)

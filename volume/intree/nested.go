@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// nestedMountPoints returns the mount points of other volumes inside volume name, relative to its root. For example, if a
-// container mounts name at /a and another volume at /a/b, the result has "b". The plugin creates these directories, because the
-// container runtime cannot create them in a read-only volume. Paths inside another path of the result are omitted. Source:
-// pkg/volume/util, getNestedMountpoints.
+// nestedMountPoints returns the mount points of other volumes inside the volume with this name, relative to its root. For
+// example, if a container mounts this volume at /a and another volume at /a/b, the result contains "b". The plugin creates
+// these directories, because the container runtime cannot create them in a read-only volume. Source: getNestedMountpoints in
+// pkg/volume/util.
 func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	var found []string
 	for c := range containers.All(spec) {
@@ -39,8 +39,8 @@ func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	return slices.Compact(found)
 }
 
-// relativeBelow returns the paths in sorted that are below target, relative to target. It omits a path that is below another path
-// of the result.
+// relativeBelow returns the paths below target, relative to target. It omits a path that is below another path of the
+// result. The paths must be sorted.
 func relativeBelow(target string, sorted []string) []string {
 	var found []string
 	prefix := target + "/" // no path begins with "//": below the root directory nothing is needed
@@ -54,8 +54,8 @@ func relativeBelow(target string, sorted []string) []string {
 	return found
 }
 
-// createMountPoints creates the directories names, with their parents, in dir. Package atomicwriter keeps them when it updates
-// the volume.
+// createMountPoints creates the directories with these names, and their parents, in the directory dir. Package atomicwriter
+// keeps them when it updates the volume.
 func createMountPoints(dir string, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -38,7 +38,7 @@ var (
 	_ volume.UsageProvider = (*nfs)(nil)
 )
 
-// nfsSource returns the NFS server and path of vol. It returns nil if vol is no NFS volume.
+// nfsSource returns the NFS server and path of the volume. It returns nil if the volume is no NFS volume.
 func nfsSource(vol volume.Volume) *corev1.NFSVolumeSource {
 	switch {
 	case vol.PV != nil:
@@ -50,8 +50,8 @@ func nfsSource(vol volume.Volume) *corev1.NFSVolumeSource {
 	}
 }
 
-// SetUp mounts the NFS export of vol at vol.Dir. It does nothing if a file system is mounted there, and then does not contact the
-// server.
+// SetUp mounts the NFS export of the volume at vol.Dir. If a file system is mounted there, SetUp does nothing and does not
+// contact the server.
 func (n *nfs) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m, source := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly}, nfsSource(vol)
 	if source == nil || source.Server == "" || source.Path == "" {
@@ -82,15 +82,15 @@ func (n *nfs) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error
 	return m, nil
 }
 
-// undoMount unmounts and removes vol.Dir after a failed mount. It takes at most undoTimeout, and continues if ctx has ended.
+// undoMount unmounts and removes vol.Dir after a failed mount, even if ctx has ended. It takes at most undoTimeout.
 func (n *nfs) undoMount(ctx context.Context, vol volume.Volume) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 	defer cancel()
 	return n.TearDown(ctx, vol)
 }
 
-// formatServer returns name, the name or address of an NFS server, in the form that mount(8) needs: an IPv6 address in
-// brackets, any other name unchanged.
+// formatServer returns the name or address of an NFS server in the form for mount(8): an IPv6 address in brackets, any other
+// name unchanged.
 func formatServer(name string) string {
 	if addr, err := netip.ParseAddr(name); err == nil && addr.Is6() {
 		return "[" + name + "]"
@@ -98,8 +98,8 @@ func formatServer(name string) string {
 	return name
 }
 
-// runMount runs mount(8) with args. It returns an error with the output of the command. When ctx ends, it kills mount and its
-// child processes.
+// runMount runs mount(8) with these arguments. On failure, the error contains the output of the command. When ctx ends,
+// runMount kills the command and its child processes.
 func runMount(ctx context.Context, args []string) error {
 	out := &plugincmd.Output{Max: maxMountOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, "mount", args...)

@@ -65,7 +65,8 @@ func (n *node) nodeAllocatable() corev1.ResourceList {
 	return n.options.Allocatable()
 }
 
-// Plugins returns the plugins of this package by name, such as [volume.EmptyDir], for volume.Options.Plugins.
+// Plugins returns the plugins of this package for volume.Options.Plugins. The keys are the names of the plugins, such as
+// [volume.EmptyDir].
 func Plugins(opts Options) map[string]volume.Plugin {
 	n := &node{options: opts}
 	n.binds.NoForce = true

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// setQuota limits the disk usage of vol to its sizeLimit with a project quota. It does nothing if the file system has no project
-// quotas or the pod has no user namespace: then only the eviction manager enforces the limit.
+// setQuota limits the disk usage of the volume to its sizeLimit with a project quota. It does nothing if the file system has
+// no project quotas or the pod has no user namespace. In these cases, only the eviction manager enforces the limit.
 func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
 	limit := vol.Source.EmptyDir.SizeLimit
 	if limit == nil || limit.Value() <= 0 || !canUseQuota(vol.Pod) {
@@ -29,23 +29,23 @@ func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// canUseQuota reports whether a project quota limits the processes of pod. This requires a user namespace of the pod. In the user
-// namespace of the host, a process can move its files to another project, whose quota then counts them. Source:
-// pkg/volume/emptydir, setupDir.
+// canUseQuota reports whether the pod has its own user namespace, so that a project quota limits its processes. In the user
+// namespace of the host, a process can move its files to another project, whose quota then counts them. Source: setupDir in
+// pkg/volume/emptydir.
 func canUseQuota(pod *corev1.Pod) bool {
 	return pod != nil && pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// releaseQuota removes the quota of project, the project ID that the removed directory of vol had. Zero means that it had none.
-// Errors are ignored, because a remaining quota applies to no files.
+// releaseQuota removes the quota of the project ID that the removed directory of the volume had. Zero means that it had
+// none. Errors are ignored, because a remaining quota applies to no files.
 func (d *emptyDir) releaseQuota(vol volume.Volume, project uint32) {
 	if project != 0 {
 		_ = projquota.Release(filepath.Dir(vol.Dir), project)
 	}
 }
 
-// quotaUsage returns the usage of dir that its project quota has counted. This is faster than a count of all files. It returns
-// false if dir has no quota.
+// quotaUsage returns the usage of a directory as its project quota has counted it, which is faster than adding up all files.
+// It returns false if the directory has no quota.
 func (n *node) quotaUsage(ctx context.Context, dir string) (volume.Usage, bool) {
 	quota, err := projquota.UsageOf(dir)
 	if err != nil || quota.Limit == 0 {

@@ -27,7 +27,8 @@ const recoveredTimeout = 3 * time.Second
 // maxCredential is the maximum size of a token or certificate file in bytes.
 const maxCredential = 256 << 10
 
-// isUsable reports whether vol has all files from a previous agent process, and no token or certificate in them has expired.
+// isUsable reports whether a previous agent process has left all files of the volume, and no token or certificate in them
+// has expired.
 func (w *fileVolume) isUsable(vol volume.Volume) bool {
 	if !vol.Recovered || vol.Update {
 		return false
@@ -49,8 +50,8 @@ func (w *fileVolume) isUsable(vol volume.Volume) bool {
 	return vol.Source.Projected == nil || checkCredentials(root, vol.Source.Projected, time.Now()) == nil
 }
 
-// checkCredentials returns an error if a token or certificate of projected volume p is missing or has expired at time now. root
-// is the directory of the volume.
+// checkCredentials returns an error if a token or certificate of a projected volume is missing or has expired. root is the
+// directory of the volume.
 func checkCredentials(root *os.Root, p *corev1.ProjectedVolumeSource, now time.Time) error {
 	for i := range p.Sources {
 		var expires time.Time
@@ -85,8 +86,8 @@ func tokenExpiry(root *os.Root, path string) (time.Time, error) {
 	return token.ParseExpiry(string(text))
 }
 
-// certificateExpiry returns the time when the first certificate in the PEM file path expires. The file may contain a key before
-// the certificate.
+// certificateExpiry returns the expiry time of the first certificate in the PEM file at path. The file may contain a key
+// before the certificate.
 func certificateExpiry(root *os.Root, path string) (time.Time, error) {
 	text, err := readCredential(root, path)
 	if err != nil {
@@ -105,8 +106,8 @@ func certificateExpiry(root *os.Root, path string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s has no certificate", path)
 }
 
-// readCredential returns the contents of the regular file path in root, the directory of a volume. It returns an error if a
-// symbolic link leads out of root, or if the file is larger than maxCredential.
+// readCredential returns the contents of the regular file at path in root, the directory of a volume. It returns an error if
+// a symbolic link leads out of root, or if the file is larger than maxCredential.
 func readCredential(root *os.Root, path string) ([]byte, error) {
 	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

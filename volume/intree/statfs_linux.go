@@ -12,7 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// statFilesystem returns the usage of the file system that contains dir. It returns when ctx ends, even if the file system hangs.
+// statFilesystem returns the usage of the file system that contains the directory. It returns when ctx ends, even if the
+// file system hangs.
 func (n *node) statFilesystem(ctx context.Context, dir string) (volume.Usage, error) {
 	found := make(chan volume.Usage, 1)
 	err := n.calls.Do(ctx, "statfs "+dir, func() error {
