@@ -43,8 +43,8 @@ type result struct {
 	err     error
 }
 
-// callPlugin runs the step of pc, such as set up or unstage, with the plugin of the volume. It returns the result, including the
-// error. It may block as long as the plugin does.
+// callPlugin runs a step, such as set up or unstage, with the plugin of the volume, and returns its result. The result
+// contains the error. callPlugin blocks until the plugin returns.
 func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	plugin, ok := pc.opts.Plugins[pc.volume.Plugin]
 	if !ok {
@@ -64,7 +64,7 @@ func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	return res
 }
 
-// markNothingMade wraps err in a [FinalError] if nothing of the volume was on the node before the step. The caller must ensure
+// markNothingMade wraps err in a [FinalError] if the node had nothing of the volume before the step. The caller must ensure
 // that the step has not changed the node either.
 func (pc *pluginCall) markNothingMade(err error) error {
 	if pc.prior.absent {

@@ -17,7 +17,8 @@ import (
 // imageSource is the field name of image volumes, which the container runtime mounts.
 const imageSource = "image"
 
-// pluginNames maps the field name of a volume source, such as "emptyDir", to the name of the plugin for it.
+// pluginNames returns the name of the plugin for each type of volume source. The keys are field names of the volume source,
+// such as "emptyDir".
 func pluginNames() map[string]string {
 	return map[string]string{
 		"emptyDir": EmptyDir, "hostPath": HostPath, "configMap": ConfigMap, "secret": Secret, "downwardAPI": DownwardAPI,
@@ -43,8 +44,8 @@ const (
 	ephemeralSource = "ephemeral"
 )
 
-// Check returns an error for each volume of a pod that this node does not support. Call it when the pod is admitted. It does not
-// block and has no side effects.
+// Check returns an error for each volume of a pod that this node does not support. The caller calls it when the pod is
+// admitted. It does not block and has no side effects.
 func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "volumes")
@@ -59,8 +60,8 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// checkVolume returns the reasons why this node does not support vol, a volume of pod. path is the field path of vol, such as
-// spec.volumes[0].
+// checkVolume returns the reasons why this node does not support a volume of the pod. path is the field path of the volume,
+// such as spec.volumes[0].
 func (v *Volumes) checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	name := podvolume.SourceOf(vol)
 	switch {

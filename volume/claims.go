@@ -29,8 +29,8 @@ type claimed struct {
 	pv  *corev1.PersistentVolume
 }
 
-// resolveClaim fetches the claim of vol and the PV that it is bound to, and checks that pod may use them. It returns nil for a
-// volume without a claim.
+// resolveClaim fetches the claim of a volume and the PV that is bound to the claim. It checks that the pod may use them. For
+// a volume without a claim it returns nil.
 func (rs resolver) resolveClaim(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*claimed, error) {
 	name, ok := claim.NameOf(pod, vol)
 	if !ok {
@@ -56,7 +56,7 @@ func (rs resolver) resolveClaim(ctx context.Context, pod *corev1.Pod, vol *corev
 	return &claimed{pvc, pv}, nil
 }
 
-// recordedClaim returns the claim and the PV that the record of a volume contains. It returns nil if one of them is not recorded.
+// recordedClaim returns the claim and the PV from the record of a volume. If one of them is not recorded, it returns nil.
 func recordedClaim(recorded *record.Volume) *claimed {
 	if recorded.Claim == nil || recorded.PV == nil {
 		return nil
@@ -64,7 +64,7 @@ func recordedClaim(recorded *record.Volume) *claimed {
 	return &claimed{recorded.Claim, recorded.PV}
 }
 
-// fillClaim sets Claim, PV and MountOptions of v from bound, the claim and its PV. It does nothing if bound is nil.
+// fillClaim sets Claim, PV and MountOptions of v. If bound is nil, it does nothing.
 func (v *Volume) fillClaim(bound *claimed) {
 	if bound != nil {
 		v.Claim, v.PV, v.MountOptions = bound.pvc, bound.pv, claim.MountOptions(bound.pv)

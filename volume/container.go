@@ -23,9 +23,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds the volumes of pod to launch, the input for the creation of container c: all volumes that are set up. It also
-// sets launch.SubPath to a function that mounts the subPaths of c; after the end of ctx, that function fails. Container returns
-// an error if c mounts a volume that is not set up.
+// Container adds all volumes of the pod that are set up to launch.Volumes. It also sets launch.SubPath to a function that
+// mounts the subPaths of container c. After ctx has ended, that function fails. If the container mounts a volume that is not
+// set up, Container returns an error.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -58,8 +58,8 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	return nil
 }
 
-// launchVolume returns the volume in the form that package podspec needs for a container. vol is the entry of pod.spec.volumes
-// with the name that the container mounts; it determines whether the mount is read-only.
+// launchVolume returns the volume in the form that package podspec needs for a container. vol is the volume in the pod spec;
+// it determines whether the mount is read-only.
 func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	ro := e.mount.ReadOnly || vol != nil && podvolume.ReadOnly(vol)
 	if e.recorded.Block {
@@ -68,9 +68,9 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
 }
 
-// mountSubPath bind-mounts path, a subPath of vol, for a container and returns the mount point. mount is the index in
-// container.VolumeMounts. specNames maps the name of a volume in the pod to its name on disk. The error is shown in the pod
-// status, and so contains no host paths.
+// mountSubPath bind-mounts the subPath at path in the volume for a container, and returns the mount point. mount is the
+// index in container.VolumeMounts. specNames contains the name on disk of each volume name in the pod. The error is shown in
+// the pod status, so it contains no host paths.
 func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
 		return "", errors.New("no such volume mount")
@@ -98,8 +98,8 @@ func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map
 	return <-found, nil
 }
 
-// SupplementalGroups returns the group IDs that the PVs of pod require and that the security context of pod does not list. Call
-// it after Prepare. It is for Options.VolumeGroups of package podspec.
+// SupplementalGroups returns the group IDs that the PVs of a pod require and that the security context of the pod does not
+// list. The caller calls it after Prepare, as Options.VolumeGroups of package podspec.
 func (v *Volumes) SupplementalGroups(pod *corev1.Pod) []int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

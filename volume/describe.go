@@ -12,8 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// describeVolume returns the [Volume] that is passed to the plugin for item, a volume of the pod with the given state. The caller
-// holds v.mu.
+// describeVolume returns the [Volume] that is passed to the plugin for a volume of a pod. The caller holds v.mu.
 func (v *Volumes) describeVolume(state *podState, item *entry) Volume {
 	vol := Volume{
 		Pod: state.spec, UID: state.uid, Name: item.plan.Name, SpecName: item.recorded.SpecName(), Plugin: item.recorded.Plugin,
@@ -34,7 +33,7 @@ func (v *Volumes) describeVolume(state *podState, item *entry) Volume {
 	return vol
 }
 
-// describeDevice returns the [Volume] that is passed to Unstage of the plugin for device dev. The caller holds Volumes.mu.
+// describeDevice returns the [Volume] that is passed to Unstage of the plugin for a device. The caller holds Volumes.mu.
 func describeDevice(pluginDir string, dev *device) Volume {
 	vol := Volume{
 		SpecName: dev.specName, Plugin: dev.plugin, PluginDir: pluginDir, Block: dev.block, Device: Device(dev.spec), DevicePath: dev.path, Recovered: dev.plan.Recovered,
@@ -44,7 +43,8 @@ func describeDevice(pluginDir string, dev *device) Volume {
 	return vol
 }
 
-// stagingDir returns the absolute path of the staging directory of dev. It returns "" if dev has no staging directory.
+// stagingDir returns the absolute path of the staging directory of a device. It returns "" if the device has no staging
+// directory.
 func stagingDir(pluginDir string, dev *record.Device) string {
 	if dev.Dir == "" {
 		return ""

@@ -38,11 +38,11 @@ type device struct {
 	cancel context.CancelFunc // cancels the running step; nil: no step is running
 }
 
-// deviceName returns PLUGIN/NAME, the unique name of a device on the node. The kubelet calls it the unique volume name.
+// deviceName returns PLUGIN/NAME, the unique name of a device on the node. It is the unique volume name of the kubelet.
 func deviceName(plugin, name string) string { return plugin + "/" + name }
 
-// addUser adds user, a pod, to the users of the device of recorded, a volume in its record. It returns the device. For the first
-// user it adds the device to the table.
+// addUser adds a pod to the users of a device, and returns the device. recorded is the volume on the device in the record of
+// the pod. For the first user, addUser adds the device to the table.
 func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	name := deviceName(recorded.Plugin, recorded.Device.Name)
 	d := t.byName[name]
@@ -56,8 +56,8 @@ func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	return d
 }
 
-// removeUser removes user, a pod, from the users of dev. It removes dev from the table if no user remains. The caller must have
-// unstaged dev before it removes the last user.
+// removeUser removes a pod from the users of a device. If no user remains, it removes the device from the table. The caller
+// must have unstaged the device before it removes the last user.
 func (t *deviceTable) removeUser(user *podState, dev *device) {
 	delete(dev.users, user)
 	if len(dev.users) > 0 {
@@ -67,13 +67,13 @@ func (t *deviceTable) removeUser(user *podState, dev *device) {
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether user is the only pod that uses d, and d may still be staged. The device must then be unstaged before
-// the record of the pod is removed.
+// isLastUser reports whether no other pod uses d, and d may still be staged. If so, the device must be unstaged before the
+// record of the pod is removed.
 func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
-// isUnwanted reports whether no pod needs dev any more: none of its volumes has the desired state plan.Mounted.
+// isUnwanted reports whether no pod needs the device any more: no volume on it has the desired state plan.Mounted.
 func (t *deviceTable) isUnwanted(dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Desired == plan.Mounted {
@@ -83,7 +83,8 @@ func (t *deviceTable) isUnwanted(dev *device) bool {
 	return true
 }
 
-// isShared reports whether pods other than the pod with UID uid use dev: a volume of dev is, or may be, set up for them.
+// isShared reports whether another pod uses the device: one of its volumes on the device is set up, or may be. uid is the
+// UID of the pod that is not counted.
 func (t *deviceTable) isShared(uid string, dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Pod != uid && vol.Phase != plan.Absent {
@@ -93,8 +94,8 @@ func (t *deviceTable) isShared(uid string, dev *device) bool {
 	return false
 }
 
-// retryUsers makes Run retry each failed set-up of a volume of dev at once. It is called after a teardown: a pod may wait until
-// another pod no longer uses its ReadWriteOncePod volume.
+// retryUsers makes Run retry at once each failed set-up of a volume on the device. It is called after a teardown, because a
+// pod may wait until another pod no longer uses its ReadWriteOncePod volume.
 func (t *deviceTable) retryUsers(dev *device) {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Failed == plan.SetUp {
@@ -109,9 +110,9 @@ type reservation struct {
 	volume record.Volume
 }
 
-// reserveDevice reserves the device of planned for user, a pod that is about to write this volume to its record. It returns an
-// error if another volume uses the device with other paths, another mode or another SELinux label, because the teardown of one
-// volume would break the other.
+// reserveDevice reserves the device of a planned volume for a pod. The pod is about to write this volume to its record. If
+// another volume uses the device with other paths, another mode or another SELinux label, reserveDevice returns an error,
+// because the teardown of one volume would break the other.
 func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error {
 	if planned.Device == nil {
 		return nil
@@ -132,14 +133,14 @@ func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error
 	return nil
 }
 
-// releaseReservations removes the device reservations of user, a pod. It is called after the record of the pod was written, and
+// releaseReservations removes the device reservations of a pod. It is called after the record of the pod was written, and
 // after an error that prevented this.
 func (t *deviceTable) releaseReservations(user *podState) {
 	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == user })
 }
 
-// checkConflict returns an error if planned, a new volume, cannot share its device with existing, a volume that uses the device.
-// They must have the same paths, mode and SELinux label.
+// checkConflict returns an error if the new volume cannot share its device with an existing volume on this device. They must
+// have the same paths, mode and SELinux label.
 func checkConflict(planned *record.Volume, existing record.Volume) error {
 	d := existing.Device
 	if planned.Device.Dir == d.Dir && planned.Device.MapDir == d.MapDir && planned.Block == existing.Block {
@@ -149,8 +150,8 @@ func checkConflict(planned *record.Volume, existing record.Volume) error {
 		planned.SpecName(), describeMode(planned.Device, planned.Block), existing.SpecName(), describeMode(d, existing.Block), d.Name)
 }
 
-// describeMode returns the text "MODE at DIR" with the volume mode and the directory of dev, for an error. block is true for a
-// block volume.
+// describeMode returns the text "MODE at DIR" for an error. MODE is the volume mode, and DIR the directory of the device.
+// block is true for a block volume.
 func describeMode(dev *record.Device, block bool) string {
 	mode, dir := corev1.PersistentVolumeFilesystem, dev.Dir
 	if block {

@@ -64,8 +64,8 @@ func (s *StaleError) Error() string { return s.Err.Error() }
 // Unwrap returns the cause.
 func (s *StaleError) Unwrap() error { return s.Err }
 
-// failureOf converts err, the error of a step, to a Failure, by which package plan decides when to retry. It returns nil if err
-// is nil.
+// failureOf converts the error of a step to a Failure, by which package plan decides when to retry. It returns nil for a nil
+// error.
 func failureOf(err error) *plan.Failure {
 	if err == nil {
 		return nil

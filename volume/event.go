@@ -18,7 +18,7 @@ type eventRecorder struct {
 	opts *Options
 }
 
-// recordEvent calls the hook Event to record an event about pod. It does nothing if pod or the hook is nil.
+// recordEvent records an event about a pod by calling the hook Event. It does nothing if the pod or the hook is nil.
 func (er eventRecorder) recordEvent(pod *corev1.Pod, eventType, reason, message string) {
 	if hook := er.opts.Hooks.Event; hook != nil && pod != nil {
 		hook(pod, eventType, reason, message)
@@ -33,8 +33,9 @@ func (er eventRecorder) reportError(err error) {
 	}
 }
 
-// reportFailure logs err, the error of a plugin call, and records a warning event with the reason and text of the kubelet. It
-// records no event for a failed teardown or unstage, nor for a [StaleError]: that volume stays usable.
+// reportFailure logs the error of a plugin call, and records a warning event with the reason and text of the kubelet. It
+// records no event for a failed teardown or unstage. It also records none for a [StaleError], because that volume stays
+// usable.
 func (er eventRecorder) reportFailure(call *pluginCall, err error) {
 	er.opts.Logger.Warn("volume", "pod", call.pod, "error", err)
 	if _, usable := errors.AsType[*StaleError](err); usable || call.kind == plan.TearDown || call.kind == plan.Unstage {

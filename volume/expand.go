@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
-// expandOnNode calls NodeExpand of the plugin if the requested size of the PV exceeds the size of the volume on this node. It
-// does not expand a read-only volume. It returns the size on this node in bytes; zero means unknown.
+// expandOnNode calls NodeExpand of the plugin if the requested size of the PV exceeds the size of the volume on this node.
+// It does not expand a read-only volume. It returns the size on this node in bytes. Zero means that the size is unknown.
 func (pc *pluginCall) expandOnNode(ctx context.Context, plugin Plugin) (size int64, err error) {
 	x, ok := plugin.(Expander)
 	if !ok || pc.volume.PV == nil || pc.prior.recorded.Device == nil {

@@ -14,7 +14,7 @@ import (
 // WaitForAttachAndMount in pkg/kubelet/volumemanager/volume_manager.go.
 type unmatchedError []string
 
-// Error returns the kubelet's text for the volumes in e, which no plugin supports.
+// Error returns the kubelet's error text for volumes that no plugin supports.
 func (e unmatchedError) Error() string {
 	names := slices.Sorted(slices.Values(e))
 	var causes []error
@@ -33,8 +33,8 @@ const maxListed = 5
 // joined contains several errors. Its text is one line.
 type joined []error
 
-// joinErrors returns errs[0] if errs has one element. Otherwise it returns an error that wraps all of errs; its text has the
-// first maxListed of them.
+// joinErrors returns the only element of errs, or an error that wraps all elements. The text of that error contains the
+// texts of the first maxListed elements.
 func joinErrors(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

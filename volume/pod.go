@@ -45,8 +45,8 @@ func (v *Volumes) newPod(uid, name string) *podState {
 	return &podState{uid: uid, name: name, dir: filepath.Join(v.opts.Root, uid), changed: make(chan struct{})}
 }
 
-// ensurePod returns the state of the volumes of pod. If there is none, it creates the state if usesVolumes is true, and returns
-// nil otherwise.
+// ensurePod returns the state of the pod's volumes. If there is none, it creates the state if usesVolumes is true, and
+// otherwise returns nil.
 func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -58,8 +58,8 @@ func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 	return p
 }
 
-// addVolume adds recorded, a volume in the record of the pod, to state, to the plan of v, and to the users of its device. The
-// caller holds v.mu, except in New.
+// addVolume adds a volume in the record of the pod to the state of the pod, to the plan of v, and to the users of its
+// device. The caller holds v.mu, except in New.
 func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
 	e := &entry{plan: plan.Volume{Pod: state.uid, Name: recorded.Name}, recorded: recorded}
 	if recorded.Device != nil {
@@ -71,7 +71,7 @@ func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
 	return e
 }
 
-// findVolume returns the volume that was recorded under name, not under an alias. It returns nil if there is none.
+// findVolume returns the volume that was recorded under this name, and not under an alias. It returns nil if there is none.
 func (p *podState) findVolume(name string) *entry {
 	for _, e := range p.volumes {
 		if e.plan.Name == name {
@@ -81,13 +81,13 @@ func (p *podState) findVolume(name string) *entry {
 	return nil
 }
 
-// isUsedBy reports whether containers use the volume. used is the set of the volume names that the containers mention. A volume
-// can have several names: one of them suffices.
+// isUsedBy reports whether containers use the volume. used contains the names of the volumes that the containers use. A
+// volume can have several names: one of them suffices.
 func (e *entry) isUsedBy(used map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return used[name] })
 }
 
-// podSource returns the first volume of pod.spec.volumes whose name is one of the names of e. It returns nil if pod has none.
+// podSource returns the first volume in the pod spec whose name is one of the names of e. It returns nil if there is none.
 func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	for _, name := range e.recorded.Names() {
 		if vol := podvolume.Find(pod, name); vol != nil {
@@ -97,8 +97,8 @@ func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	return nil
 }
 
-// isReadOnly reports whether pod declares the volume read-only. A claim can have several names in pod: all of them must be
-// read-only.
+// isReadOnly reports whether the pod declares the volume read-only. A claim can have several names in the pod: all of them
+// must be read-only.
 func (e *entry) isReadOnly(pod *corev1.Pod) bool {
 	found := false
 	for _, name := range e.recorded.Names() {

@@ -17,12 +17,12 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Prepare records the volumes that the containers of pod use. It blocks until all of them are set up, ctx ends or
-// Options.WaitTimeout has passed. It is idempotent, and fast if all are set up.
+// Prepare records the volumes that the containers of the pod use. It blocks until all of them are set up, ctx ends or
+// Options.WaitTimeout has passed. It may be called again, and returns at once if all volumes are set up.
 //
-// After a timeout, the error names each missing volume with the cause. Run continues to set up the volumes until Release is
-// called; call Prepare again for the result. If pod cannot use a claim, Prepare returns the error at once, and Run still sets up
-// the other volumes.
+// After a timeout, the error contains each missing volume with the cause. Run continues to set up the volumes until Release
+// is called, and the caller can call Prepare again for the result. If the pod cannot use a claim, Prepare returns the error
+// at once, and Run still sets up the other volumes.
 func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	p, err := v.recordDesired(ctx, pod)
 	if p != nil {
@@ -47,9 +47,9 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// recordDesired adds the volumes that containers of pod use to the record on disk, and marks them for set-up. It returns the
-// state of the pod, or nil for a pod without volumes. If pod cannot use some volumes, the error names them, and the other volumes
-// are recorded.
+// recordDesired adds the volumes that containers of the pod use to the record on disk, and marks them for set-up. It returns
+// the state of the pod, or nil for a pod without volumes. If the pod cannot use some volumes, the error names them, and the
+// other volumes are recorded.
 func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState, error) {
 	uid := string(pod.UID)
 	if !record.IsPlainName(uid) {
@@ -89,9 +89,9 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired sets the desired state of each recorded volume of the pod: Mounted if used contains one of its names, and Unmounted
-// otherwise. used has the names of the volumes that containers use. setDesired adds new volumes to state, with their claims from
-// all. The caller holds v.mu.
+// setDesired sets the desired state of each recorded volume of the pod. It is Mounted for a volume that containers use, and
+// Unmounted for other volumes. used contains the names of the volumes that containers use. setDesired adds new volumes to
+// state, with their claims from all. The caller holds v.mu.
 func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, used map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
@@ -119,8 +119,8 @@ type recordable struct {
 	claimed map[string]*claimed // by volume name: claims of the volumes that were added
 }
 
-// addVolume adds vol to the volumes for the record. If the record has the same claim under another name, it adds vol.Name as an
-// alias of that volume instead. It returns an error if another volume has the same directory.
+// addVolume adds a volume to the volumes for the record. If the record contains the same claim under another name, addVolume
+// adds vol.Name as an alias of that volume instead. It returns an error if another volume has the same directory.
 func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]
@@ -144,7 +144,8 @@ func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claime
 	return nil
 }
 
-// hasSameClaim reports whether the volumes of pod with the names a and b use the same PersistentVolumeClaim.
+// hasSameClaim reports whether two volumes of the pod use the same PersistentVolumeClaim. a and b are the names of the
+// volumes.
 func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	first, second := podvolume.Find(pod, a), podvolume.Find(pod, b)
 	if first == nil || second == nil {
@@ -155,9 +156,9 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	return ok && okToo && one == other
 }
 
-// resolveUnrecorded returns the volumes that the record of pod must contain: the recorded volumes, and the new volumes whose
-// names are in used. used has the names of the volumes that containers use. It reserves the devices of the new volumes. The error
-// names the volumes that pod cannot use.
+// resolveUnrecorded returns the volumes that the record of the pod must contain: the recorded volumes, and the new volumes
+// that containers use. used contains the names of the volumes that containers use. resolveUnrecorded reserves the devices of
+// the new volumes. The error names the volumes that the pod cannot use.
 func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, used map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
@@ -200,15 +201,15 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *c
 	return all, nil
 }
 
-// reserveDevice reserves the device of planned for the pod of state until releaseReservations is called. It returns an error if
-// another volume uses the device in a way that conflicts with planned.
+// reserveDevice reserves the device of a planned volume for the pod until releaseReservations is called. It returns an error
+// if another volume uses the device in a conflicting way.
 func (v *Volumes) reserveDevice(state *podState, planned record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.devices.reserveDevice(state, planned)
 }
 
-// releaseReservations removes the device reservations of the pod of state.
+// releaseReservations removes the device reservations of the pod with this state.
 func (v *Volumes) releaseReservations(state *podState) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -17,8 +17,8 @@ type unknownError struct{ error }
 // Unwrap returns the cause.
 func (e *unknownError) Unwrap() error { return e.error }
 
-// markUnknown wraps the error of a request to a server in an [unknownError]: the requested object may exist. It returns err
-// unchanged if err is nil or wraps fs.ErrNotExist.
+// markUnknown wraps the error of a request to a server in an [unknownError], because the requested object may exist. If err
+// is nil or wraps fs.ErrNotExist, it returns err unchanged.
 func markUnknown(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -26,9 +26,9 @@ func markUnknown(err error) error {
 	return &unknownError{err}
 }
 
-// useRecordedClaim reports whether the step can continue with the recorded claim and PV, and if so, stores them in pc.volume.
-// This requires that the API server is unavailable (err is an [unknownError]), and that the volume of a previous agent process is
-// still mounted.
+// useRecordedClaim reports whether the step can continue with the recorded claim and PV. If so, it stores them in pc.volume.
+// Two conditions must be true: the API server is unavailable (err is an [unknownError]), and the volume of a previous agent
+// process is still mounted.
 func (pc *pluginCall) useRecordedClaim(err error) bool {
 	_, unknown := errors.AsType[*unknownError](err)
 	kept := recordedClaim(&pc.prior.recorded)
@@ -39,8 +39,8 @@ func (pc *pluginCall) useRecordedClaim(err error) bool {
 	return true
 }
 
-// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device. After a reboot a device is not
-// mounted, and may be attached to another node: then only the API server can permit a new mount.
+// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device. After a reboot the device
+// is not mounted, and may be attached to another node: then only the API server can permit a new mount.
 func (pc *pluginCall) isStillMounted() bool {
 	v := &pc.volume
 	if v.Device.Name == "" {

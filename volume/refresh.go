@@ -17,8 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Update replaces the pod spec that v uses by pod. Call it when the labels or annotations of a running pod change, and for each
-// running pod after a restart of the agent. Run then updates the volumes that show them. Update does not block.
+// Update stores a new version of the pod. The caller calls it when the labels or annotations of a running pod change. After
+// a restart of the agent, the caller calls it for each running pod. Run then updates the volumes that show the labels or
+// annotations. Update does not block.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -65,7 +66,8 @@ func (v *Volumes) watchObjects(ctx context.Context) {
 }
 
 // handleChange makes Run update the volumes that show the changed object, and retry the steps that wait for it. It calls the
-// functions of Notify with the pods whose claim may be usable now. An empty argument stands for any kind, namespace or name.
+// functions of Notify with the pods that may be able to use their claim now. An empty argument stands for any kind,
+// namespace or name.
 func (v *Volumes) handleChange(kind, namespace, name string) {
 	o := Object{Kind: kind, Namespace: namespace, Name: name}
 	if uids := v.markStale(o); len(uids) > 0 {
@@ -73,8 +75,8 @@ func (v *Volumes) handleChange(kind, namespace, name string) {
 	}
 }
 
-// markStale marks the volumes that show object, which has changed, for an update by Run. waiting are the UIDs of the pods that
-// Prepare refused because of a claim and that may be able to use it now.
+// markStale marks the volumes that show the changed object for an update by Run. It returns the UIDs of pods that Prepare
+// has refused because of a claim, and that may be able to use the claim now.
 func (v *Volumes) markStale(object Object) (waiting []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -104,8 +106,8 @@ func (v *Volumes) markStale(object Object) (waiting []string) {
 	return waiting
 }
 
-// retryWaiting lets Run retry each failed step that may succeed now that object has changed, without waiting for the end of its
-// back-off. found reports whether there is such a step. The caller holds v.mu.
+// retryWaiting makes Run retry each failed step that may succeed after the change of the object, without waiting for the end
+// of its back-off. It returns true if there is such a step. The caller holds v.mu.
 func (v *Volumes) retryWaiting(object Object) (found bool) {
 	waits := func(kind string, p *plan.Progress) {
 		if w, ok := v.opts.Plugins[kind].(ObjectWaiter); ok && p.Failures > 0 && w.WaitsFor(object) {
@@ -124,8 +126,8 @@ func (v *Volumes) retryWaiting(object Object) (found bool) {
 	return found
 }
 
-// showsObject reports whether files of volume item, which belongs to the pod of state, are created from object, such as a
-// ConfigMap. The caller holds v.mu.
+// showsObject reports whether files of a volume are created from this object, such as a ConfigMap. state is the state of the
+// volume's pod. The caller holds v.mu.
 func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool {
 	r, ok := v.opts.Plugins[item.recorded.Plugin].(Refresher)
 	if !ok || state.spec == nil {
@@ -135,7 +137,8 @@ func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool 
 	return vol != nil && r.Shows(state.spec, vol, object)
 }
 
-// usesObject reports whether object is the claim or the PV in c. It returns false if c is nil, for a volume without a claim.
+// usesObject reports whether the object is the claim or the PV in c. For a volume without a claim, c is nil and usesObject
+// returns false.
 func (c *claimed) usesObject(object Object) bool {
 	if c == nil {
 		return false
@@ -144,8 +147,8 @@ func (c *claimed) usesObject(object Object) bool {
 		(object.Kind == KindPV || object.Kind == "") && (object.Name == "" || object.Name == c.pv.Name)
 }
 
-// isUnblockedBy reports whether the change of object may allow pod to use a claim that Prepare has refused. This is true for each
-// PV, because it is not known which PV the claim will be bound to.
+// isUnblockedBy reports whether the pod may be able to use a claim, which Prepare has refused, after the change of this
+// object. It is true for every PV, because it is unknown which PV the claim will be bound to.
 func isUnblockedBy(pod *corev1.Pod, object Object) bool {
 	if object.Kind == KindPV || object.Kind == "" {
 		return true

@@ -13,11 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Release tears down all volumes of the pod with UID uid and removes the record of the pod. No container of the pod may be
+// Release tears down all volumes of the pod with this UID and removes the record of the pod. No container of the pod may be
 // running. Release blocks until the volumes are torn down, ctx ends or Options.WaitTimeout has passed. After an error, Run
 // continues the teardown, and the caller can call Release again.
 //
-// A previous agent process may have recorded the pod. Release returns nil for a pod without volumes.
+// The pod may have been recorded by a previous agent process. Release returns nil for a pod without volumes.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
 	p, damaged := v.setUnmounted(uid)
 	switch {
@@ -47,7 +47,7 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	return nil
 }
 
-// hasDevice reports whether one of the volumes in state has a device. If so, Prepare may have refused the device to other pods.
+// hasDevice reports whether a volume of the pod has a device. If so, Prepare may have refused the device to other pods.
 func (v *Volumes) hasDevice(state *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -61,8 +61,9 @@ func (v *Volumes) refusedPods() []string {
 	return slices.Collect(maps.Keys(v.refused))
 }
 
-// setUnmounted marks all volumes of the pod with UID uid for teardown. It cancels running set-ups, and stages of devices that no
-// other pod needs. state is nil if the pod has no readable record; damaged is the error of reading the record.
+// setUnmounted marks all volumes of the pod with this UID for teardown. It cancels running set-ups. It also cancels stages
+// of devices that no other pod needs. state is nil if the pod has no readable record. damaged is the error of reading the
+// record.
 func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -85,9 +86,9 @@ func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	return state, v.damaged[uid]
 }
 
-// removePod removes the record and the state of a pod whose volumes are torn down. It returns done = false if Run must first
-// unstage a device, because this pod is its last user. If Prepare was called for the pod again, removePod keeps the record and
-// returns done = true.
+// removePod removes the record and the state of a pod whose volumes are torn down. It returns false if Run must first
+// unstage a device, because this pod is the last user of the device. If Prepare was called for the pod again, removePod
+// keeps the record and returns true.
 func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	state.recording.Lock()
 	defer state.recording.Unlock()
@@ -132,7 +133,7 @@ func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	return true, nil
 }
 
-// removeVolumes returns the elements of all that are not in removed. It reuses the memory of all.
+// removeVolumes returns the volumes without the removed volumes. It reuses the memory of its argument all.
 func removeVolumes(all []*plan.Volume, removed map[*plan.Volume]bool) []*plan.Volume {
 	kept := all[:0]
 	for _, vol := range all {

@@ -20,8 +20,8 @@ type resolver struct {
 	opts *Options
 }
 
-// resolveVolume returns the record of vol, with its plugin, directory and device, and its claim. The claim is nil for a volume
-// without a claim. It returns an error if pod cannot use vol.
+// resolveVolume returns the record of a volume, with its plugin, directory and device, and the claim of the volume. The
+// claim is nil for a volume without a claim. resolveVolume returns an error if the pod cannot use the volume.
 func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (record.Volume, *claimed, error) {
 	r := record.Volume{Name: vol.Name}
 	c, err := rs.resolveClaim(ctx, pod, vol)
@@ -65,11 +65,11 @@ func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *core
 	return r, c, nil
 }
 
-// mountsWithOptions reports whether the plugin, which does not stage devices, applies the mount options of a PV.
+// mountsWithOptions reports whether a plugin that does not stage devices applies the mount options of a PV.
 func mountsWithOptions(plugin string) bool { return plugin == NFS }
 
-// describeUnrecorded returns the [Volume] that is passed to the plugin before vol is recorded. planned is the record as far as it
-// is known; bound is the claim, or nil.
+// describeUnrecorded returns the [Volume] that is passed to the plugin before the volume is recorded. planned is the record
+// as far as it is known. bound is the claim, or nil.
 func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, planned record.Volume, bound *claimed) Volume {
 	d := Volume{
 		Pod: pod, Source: vol, UID: string(pod.UID), Name: planned.Name, SpecName: planned.SpecName(), Plugin: planned.Plugin, PluginDir: rs.opts.PluginDir,

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/internal/blockmap"
 )
 
-// setUpOrUpdate sets up the volume of pc, or updates it if it is set up, and expands its file system if its PV has grown. It
+// setUpOrUpdate sets up the volume or, if it is set up, updates it. It expands the file system if the PV has grown. It
 // stores mount, claim, size and error in res.
 func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *result) {
 	res.mount = pc.prior.mount
@@ -46,14 +46,14 @@ func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *res
 	res.size, res.err = pc.expandOnNode(ctx, plugin)
 }
 
-// shouldUpdate reports whether the update of a volume must call SetUp of plugin. It must if plugin is a [Refresher] and the
-// volume has no PV, or if the last SetUp asked for periodic updates.
+// shouldUpdate reports whether the update of a volume must call SetUp of the plugin. This is the case if the plugin is a
+// [Refresher] and the volume has no PV. It is also the case if the last SetUp requested periodic updates.
 func (pc *pluginCall) shouldUpdate(plugin Plugin) bool {
 	_, ok := plugin.(Refresher)
 	return ok && pc.volume.PV == nil || pc.prior.mount.UpdatePeriodically
 }
 
-// setUpVolume calls SetUp of plugin. For a block volume it also bind-mounts the device and creates the symbolic link at
+// setUpVolume calls SetUp of the plugin. For a block volume it also bind-mounts the device and creates the symbolic link at
 // Volume.Dir.
 func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, error) {
 	if err := prepareParents(pc.volume); err != nil {
@@ -69,7 +69,7 @@ func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, er
 }
 
 // reloadClaim fetches the claim and the PV of the volume again, and stores them in pc.volume. It returns an error if they no
-// longer match the record of the volume. It returns nil for a volume without a claim.
+// longer match the record of the volume. For a volume without a claim it returns nil.
 func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	v := &pc.volume
 	if v.Source == nil {
@@ -86,7 +86,7 @@ func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	return c, nil
 }
 
-// checkUsable returns an error if the node affinity of the PV excludes this node. It also returns one if the PV is
+// checkUsable returns an error if the node affinity of the PV excludes this node. It also returns an error if the PV is
 // ReadWriteOncePod and another pod uses it.
 func (pc *pluginCall) checkUsable() error {
 	if pc.volume.PV == nil {
@@ -103,7 +103,7 @@ func (pc *pluginCall) checkUsable() error {
 	return nil
 }
 
-// blockMapping returns the paths for block volume vol: the path of the bind mount of its device, and the path of the symbolic
+// blockMapping returns the paths for a block volume: the path of the bind mount of its device, and the path of the symbolic
 // link to its device.
 func blockMapping(vol Volume) blockmap.Mapping {
 	return blockmap.Mapping{Bound: filepath.Join(vol.PluginDir, vol.Device.MapDir, vol.UID), Link: vol.Dir}

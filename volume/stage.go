@@ -22,8 +22,8 @@ func (e *attachError) Error() string { return "wait for attach: " + e.Err.Error(
 // Unwrap returns the cause.
 func (e *attachError) Unwrap() error { return e.Err }
 
-// stageDevice waits until the device of the volume is attached, if necessary, and calls Stage of plugin. path is the device path
-// that the Attacher returned; empty means unknown.
+// stageDevice waits until the device of the volume is attached, if necessary, and calls Stage of the plugin. It returns the
+// device path from the Attacher. An empty path means that the path is unknown.
 func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path string, err error) {
 	stager, ok := plugin.(Stager)
 	if !ok {
@@ -58,13 +58,14 @@ func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path stri
 	return path, stager.Stage(ctx, pc.volume)
 }
 
-// mustAttach reports whether stageDevice must wait for the Attacher: the device is attachable and Options.Attacher is set.
+// mustAttach reports whether stageDevice must wait for the Attacher. This is the case if the device is attachable and
+// Options.Attacher is set.
 func (pc *pluginCall) mustAttach() bool {
 	return pc.volume.Device.Attachable && pc.opts.Attacher != nil
 }
 
-// unstageDevice calls Unstage of plugin, and removes the MapDir of a block device. It returns an error, without calling Unstage,
-// if the file system of the device is mounted at another path too.
+// unstageDevice calls Unstage of the plugin, and removes the MapDir of a block device. If the file system of the device is
+// also mounted at another path, unstageDevice returns an error and does not call Unstage.
 func (pc *pluginCall) unstageDevice(ctx context.Context, plugin Plugin) error {
 	stager, ok := plugin.(Stager)
 	if !ok {
@@ -84,7 +85,7 @@ func (pc *pluginCall) unstageDevice(ctx context.Context, plugin Plugin) error {
 	return nil
 }
 
-// checkUnreferenced returns an error if the file system that is mounted on dir is also mounted on another path.
+// checkUnreferenced returns an error if the file system that is mounted on a directory is also mounted on another path.
 func checkUnreferenced(dir string) error {
 	if mounted, err := mount.IsMountPoint(dir); err != nil || !mounted {
 		return notexist.Ignore(err)

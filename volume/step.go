@@ -31,8 +31,7 @@ type step struct {
 	device *device   // set only if the step stages or unstages a device
 }
 
-// newStep returns the step that carries out action, such as a set-up or an unstage. It does not start the step. The caller holds
-// v.mu.
+// newStep returns the step for an action, such as a set-up or an unstage. It does not start the step. The caller holds v.mu.
 func (v *Volumes) newStep(action plan.Action) *step {
 	s := &step{volumes: v, started: time.Now()}
 	c := &s.call
@@ -58,8 +57,8 @@ func (v *Volumes) newStep(action plan.Action) *step {
 	return s
 }
 
-// runStep calls the plugin and records the result. If the plugin has not returned within callGracePeriod after ctx ended or the
-// step timed out, runStep records an error and returns without waiting for the plugin.
+// runStep calls the plugin and records the result. The plugin must return within callGracePeriod after ctx has ended or the
+// step has timed out. Otherwise runStep records an error and returns without waiting for the plugin.
 func (s *step) runStep(ctx context.Context) {
 	limit := s.call.opts.StepTimeout
 	if s.call.kind == plan.Stage && s.call.mustAttach() {
@@ -110,8 +109,9 @@ func (s *step) runStep(ctx context.Context) {
 	}
 }
 
-// recordResult applies res, the result of the step, to the state of the volume or device. gaveUp is true if the plugin call has
-// not returned. ready is true if this step has set up the last missing volume of a pod for which Prepare has failed.
+// recordResult applies the result of the step to the state of the volume or device. gaveUp is true if the plugin call has
+// not returned. recordResult returns true if Prepare has failed for a pod and this step has set up the last missing volume
+// of the pod.
 func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	v := s.volumes
 	v.mu.Lock()
@@ -131,8 +131,8 @@ func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	return ready
 }
 
-// recordDevice applies res, the result of a stage or unstage, to the device. It wakes the goroutines that wait for volumes of the
-// device. gaveUp is true if the plugin has not returned. The caller holds Volumes.mu.
+// recordDevice applies the result of a stage or unstage to the device. It wakes the goroutines that wait for volumes on the
+// device. gaveUp is true if the plugin call has not returned. The caller holds Volumes.mu.
 func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	d := s.device
 	if gaveUp {
@@ -158,7 +158,7 @@ func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	}
 }
 
-// recordVolume applies res, the result of a set-up, update or teardown, to the volume. gaveUp is true if the plugin has not
+// recordVolume applies the result of a set-up, update or teardown to the volume. gaveUp is true if the plugin call has not
 // returned. The caller holds Volumes.mu.
 func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	v, e := s.volumes, s.entry
@@ -192,8 +192,8 @@ func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	s.pod.notifyWaiters()
 }
 
-// needsRefresh reports whether Run must update the volume periodically. It must for a [Refresher] without a claim, for an
-// [Expander] with a claim, and for a volume whose SetUp asked for it.
+// needsRefresh reports whether Run must update the volume periodically. This is the case for a [Refresher] without a claim,
+// for an [Expander] with a claim, and for a volume whose SetUp requested periodic updates.
 func (s *step) needsRefresh() bool {
 	plugin := s.call.opts.Plugins[s.call.volume.Plugin]
 	_, shows := plugin.(Refresher)
@@ -202,8 +202,8 @@ func (s *step) needsRefresh() bool {
 	return shows && !claimed || s.entry.mount.UpdatePeriodically || grows && claimed
 }
 
-// callReturned records that the plugin call that runStep gave up has returned, so that Run can start the next step of the volume
-// or device.
+// callReturned records that a plugin call has returned for which runStep did not wait. Run can then start the next step of
+// the volume or device.
 func (s *step) callReturned() {
 	s.volumes.mu.Lock()
 	if s.device != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// tearDownVolume unmounts the subPaths of the volume, or the bind mount of a block device. It then calls TearDown of plugin.
+// tearDownVolume unmounts the subPaths of the volume, or the bind mount of a block device. It then calls TearDown of the
+// plugin.
 func (pc *pluginCall) tearDownVolume(ctx context.Context, plugin Plugin) error {
 	if pc.volume.Block {
 		if err := blockMapping(pc.volume).Unmap(ctx); err != nil {
@@ -25,7 +26,7 @@ func (pc *pluginCall) tearDownVolume(ctx context.Context, plugin Plugin) error {
 	return plugin.TearDown(ctx, pc.volume)
 }
 
-// cleanSubPaths unmounts the subPaths of vol that containers of its pod use, and removes their mount points.
+// cleanSubPaths unmounts the subPaths that containers of the pod use, and removes their mount points.
 func cleanSubPaths(ctx context.Context, vol Volume) error {
 	return subpath.Clean(ctx, filepath.Join(vol.PodDir, record.SubPathDir, vol.SpecName))
 }

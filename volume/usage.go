@@ -28,8 +28,8 @@ type UsageProvider interface {
 	Usage(ctx context.Context, vol Volume) (Usage, error)
 }
 
-// Usage measures the usage of the volume with the given name, of the pod with UID uid. The error wraps [fs.ErrNotExist] if the
-// volume is not set up, and [errors.ErrUnsupported] if its plugin cannot measure it.
+// Usage measures the usage of a volume of the pod with this UID. name is the name of the volume. If the volume is not set
+// up, the error wraps [fs.ErrNotExist]. If the plugin cannot measure the volume, the error wraps [errors.ErrUnsupported].
 func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err error) {
 	vol, ok := v.findSetUp(uid, name)
 	if !ok {
@@ -45,7 +45,7 @@ func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err 
 	return used, nil
 }
 
-// findSetUp returns the volume with the given name of the pod with UID uid. It returns false if that volume is not set up.
+// findSetUp returns the volume with this name of the pod with this UID. It returns false if the volume is not set up.
 func (v *Volumes) findSetUp(uid, name string) (Volume, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -65,8 +65,8 @@ type Location struct {
 	Block        bool
 }
 
-// Locations returns the locations of the volumes that are set up, by volume name, for the pod with UID uid. If the pod has
-// several names for one claim, the map has the location under each name.
+// Locations returns the locations of the volumes of the pod with this UID that are set up. The keys are volume names. If the
+// pod has several names for one claim, the map contains the location under each name.
 func (v *Volumes) Locations(uid string) map[string]Location {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -39,8 +39,9 @@ type Volumes struct {
 	calls nowait.Calls // calls into file systems that may hang
 }
 
-// New returns a Volumes with the volumes that a previous agent process has recorded below opts.Root. It only reads: it starts no
-// goroutine and does not change those volumes. The error names the invalid field of opts, or the directory that cannot be read.
+// New returns a Volumes with the volumes that a previous agent process has recorded below opts.Root. It only reads: it
+// starts no goroutine and does not change those volumes. The error contains the invalid field of opts, or the directory that
+// cannot be read.
 func New(opts Options) (*Volumes, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -72,9 +73,9 @@ func New(opts Options) (*Volumes, error) {
 	return v, nil
 }
 
-// Notify adds fn, which is called with the UIDs of pods for which the caller should repeat Prepare after it has failed: all
-// volumes of the pod are set up now, or a claim that Prepare has refused may be usable now. fn is called without a lock, from
-// goroutines of Run and Release.
+// Notify registers a function that is called with the UIDs of pods whose Prepare call has failed and should be repeated.
+// Either all volumes of the pod are set up now, or a claim that Prepare has refused may be usable now. The function is
+// called without a lock, from goroutines of Run and Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the sorted UIDs of all pods with volumes, including pods whose record cannot be read. At its start, the agent
@@ -93,7 +94,7 @@ func (v *Volumes) Pods() []string {
 	return slices.Compact(uids)
 }
 
-// requireRun makes v report an error after a few seconds if Run has not been called by then.
+// requireRun makes v report an error if Run is not called within a few seconds.
 func (v *Volumes) requireRun() { v.guard.Require("volume.Volumes", v.opts.Logger, v.opts.Hooks.Error) }
 
 // signal wakes Run, which then starts the steps that are due.

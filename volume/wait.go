@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// awaitPhase blocks until all volumes in state have reached phase, which is plan.Ready or plan.Absent. It returns an error when
-// ctx ends or Options.WaitTimeout has passed; the error names the remaining volumes.
+// awaitPhase blocks until all volumes of the pod have reached this phase, plan.Ready or plan.Absent. It returns an error
+// when ctx ends or Options.WaitTimeout has passed. The error contains the volumes that have not reached the phase.
 func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Phase) error {
 	deadline := time.NewTimer(v.opts.WaitTimeout)
 	defer deadline.Stop()
@@ -39,8 +39,8 @@ func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Ph
 	}
 }
 
-// pendingVolumes returns an error for each volume in state that has not reached phase. changed is closed when a step of the pod,
-// such as a set-up, completes; the caller then calls pendingVolumes again.
+// pendingVolumes returns an error for each volume of the pod that has not reached this phase. The channel is closed when a
+// step of the pod, such as a set-up, completes. The caller then calls pendingVolumes again.
 func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []error, changed <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,8 +51,8 @@ func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []erro
 	return left, state.changed
 }
 
-// WaitError returns the reasons why volumes of the pod with UID uid are not set up yet, joined into one error. It returns nil if
-// the pod waits for no volume. It does not block.
+// WaitError returns the reasons why volumes of the pod with this UID are not set up yet, joined into one error. It returns
+// nil if the pod waits for no volume. It does not block.
 func (v *Volumes) WaitError(uid string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,7 +67,7 @@ func (v *Volumes) WaitError(uid string) error {
 	return joinErrors(errs)
 }
 
-// pendingErrors returns an error for each volume in p that has not reached phase. The caller holds Volumes.mu.
+// pendingErrors returns an error for each volume of the pod that has not reached this phase. The caller holds Volumes.mu.
 func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error) {
 	for _, e := range p.volumes {
 		if err := e.pendingError(p, phase, now); err != nil {
@@ -77,8 +77,8 @@ func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error)
 	return errs
 }
 
-// pendingError returns the reason why volume e has not reached phase, or nil if it has. state is the state of its pod. The caller
-// holds Volumes.mu.
+// pendingError returns the reason why the volume has not reached this phase, or nil if it has. state is the state of the
+// volume's pod. The caller holds Volumes.mu.
 func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) error {
 	d := e.device
 	switch {
@@ -116,8 +116,8 @@ func (d *device) pendingError(now time.Time) error {
 	}
 }
 
-// stepError returns the error to report for a volume or device: err, its last error, or else an error with the running step and
-// its duration until now.
+// stepError returns the error to report for a volume or device. It is the last error or, without one, an error with the
+// running step and its duration until now.
 func stepError(progress *plan.Progress, err error, now time.Time) error {
 	if err != nil {
 		return err
@@ -125,7 +125,8 @@ func stepError(progress *plan.Progress, err error, now time.Time) error {
 	return fmt.Errorf("%s is under way for %v", progress.Step, now.Sub(progress.Since).Round(time.Second))
 }
 
-// nameError wraps err in an [Error] with step and the volume name. It returns err unwrapped if err already contains an [Error].
+// nameError wraps err in an [Error] with the step and the volume name. If err already contains an [Error], it returns err
+// unchanged.
 func nameError(step plan.Step, name string, err error) error {
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known

@@ -50,14 +50,14 @@ type ObjectWaiter interface {
 	WaitsFor(object Object) bool
 }
 
-// JoinWatchers returns a Watcher that runs all watchers. When one of them fails, the returned Watcher stops all of them and
-// returns the error.
+// JoinWatchers returns a Watcher that runs all given watchers. When one of them fails, the returned Watcher stops all of
+// them and returns the error.
 func JoinWatchers(watchers ...Watcher) Watcher { return joinedWatchers(watchers) }
 
 // joinedWatchers is the Watcher that [JoinWatchers] returns.
 type joinedWatchers []Watcher
 
-// Watch runs all watchers until ctx ends or one of them fails. It returns the error of that watcher.
+// Watch runs all watchers until ctx ends or one of them fails. It returns the error of the failed watcher.
 func (j joinedWatchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -22,9 +22,9 @@ type Options struct {
 	SetPerms func(dir string) error
 }
 
-// Write replaces the contents of directory dir, which must exist, by the files of payload. The keys of payload are paths relative
-// to dir. Readers of dir see either all old files or all new files. changed is false if dir already has files with these paths
-// and contents: Write then writes no file, even if modes or owners differ.
+// Write replaces the contents of the directory dir, which must exist, by the files of payload. The keys of payload are paths
+// relative to the directory. Readers see either all old files or all new files. If the directory already has files with
+// these paths and contents, Write writes no file and returns false, even if modes or owners differ.
 func Write(dir string, payload map[string]File, opts Options) (changed bool, err error) {
 	entries, err := parsePayload(payload)
 	if err != nil {
@@ -33,9 +33,9 @@ func Write(dir string, payload map[string]File, opts Options) (changed bool, err
 	return writePayload(dir, entries, opts, nil)
 }
 
-// Validate returns an error if [Write] would refuse payload. A path must not be empty, absolute, too long or too deep, contain
-// "..", or begin with "..". A file must not have the path of a directory. A mode must have permission bits only. The number of
-// files and bytes is limited.
+// Validate returns an error if [Write] would refuse the payload. A path must not be empty, absolute, too long or too deep,
+// contain "..", or begin with "..". A file must not have the path of a directory. A mode must have permission bits only. The
+// number of files and bytes is limited.
 func Validate(payload map[string]File) error {
 	_, err := parsePayload(payload)
 	return err
@@ -51,7 +51,8 @@ const (
 // follow.
 const versionLayout = "..2006_01_02_15_04_05."
 
-// isVersion reports whether name has the form of the name of a version, a directory that [Write] or the kubelet has created.
+// isVersion reports whether a name has the form of the name of a version, which is a directory that [Write] or the kubelet
+// has created.
 func isVersion(name string) bool {
 	if len(name) <= len(versionLayout) || len(name) > maxName {
 		return false

@@ -122,8 +122,8 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// buildTree returns the files and subdirectories of one directory. items are all files below the directory, sorted by
-// comparePaths. skip is the length of the path of the directory, including the last "/".
+// buildTree returns the files and subdirectories of one directory. items contains all files below the directory, sorted by
+// comparePaths. skip is the length of the directory's path, including the last "/".
 func buildTree(items []payloadFile, skip int) ([]entry, error) {
 	var entries []entry
 	for len(items) > 0 {

@@ -20,8 +20,8 @@ const (
 	maxBuffer = 64 << 10
 )
 
-// bufferSize returns a buffer size for reading the files of entries: the size of the largest file plus one byte, but at least
-// minBuffer and at most maxBuffer.
+// bufferSize returns the size of the buffer for reading the files of a payload. It is the size of the largest file plus one
+// byte, but at least minBuffer and at most maxBuffer.
 func bufferSize(entries []entry) int {
 	size := minBuffer
 	for i := range entries {
@@ -46,8 +46,8 @@ type listing struct {
 	otherLinks []string // links that are not in the payload
 }
 
-// listDir returns the entries of the directory that w writes to. It may stop before the end once all names of the payload are
-// found: stale versions may then be missing.
+// listDir lists the directory that w writes to. It may stop once it has found all names of the payload: the result may then
+// lack stale versions.
 func (w *writer) listDir() (*listing, error) {
 	found := &listing{present: make([]bool, len(w.entries))}
 	if target, ok := readLink(w.dir, dataName, w.buf); ok && isVersion(target) {
@@ -69,12 +69,13 @@ func (w *writer) listDir() (*listing, error) {
 	}
 }
 
-// isLastBlock reports whether the directory has no more entries after the block that was just read: used, the length of the block
-// in bytes, leaves room for another entry. On a file system that returns partial blocks, isLastBlock can be wrong; a later Write
-// then finds the remaining entries.
+// isLastBlock reports whether the last block read from the directory is the final one. used is the length of the block in
+// bytes: the block is final if it has room for another entry. On a file system that returns partial blocks, the result can
+// be wrong. A later Write then finds the remaining entries.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
-// addName adds name, a directory entry of type t, to list. expected reports whether name is a file or directory of the payload.
+// addName adds a directory entry with this name and type to the list. It returns true if the name is a file or directory of
+// the payload.
 func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bool) {
 	if i, ok := findEntry(w.entries, name); ok {
 		list.present[i] = true
@@ -93,15 +94,15 @@ func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bo
 	return false
 }
 
-// findEntry returns the index of the entry called name. It returns false if there is none. entries are sorted by name.
+// findEntry returns the index of the entry with this name, and false if there is none. The entries are sorted by name.
 func findEntry(entries []entry, name []byte) (int, bool) {
 	return slices.BinarySearchFunc(entries, name, func(e entry, name []byte) int {
 		return strings.Compare(e.name, string(name))
 	})
 }
 
-// isCurrent reports whether the directory version has exactly the files and contents of the payload. After an error it returns
-// false, so that a new version is written.
+// isCurrent reports whether the directory of this version has exactly the files and contents of the payload. After an error
+// it returns false, so that a new version is written.
 func (w *writer) isCurrent(version string) bool {
 	dir, err := openDir(w.dir, version)
 	if err != nil {
@@ -111,7 +112,7 @@ func (w *writer) isCurrent(version string) bool {
 	return w.equalDir(dir, w.entries)
 }
 
-// equalDir reports whether the directory with descriptor dir has exactly the files and contents of entries.
+// equalDir reports whether the directory with descriptor dir has exactly these files and contents.
 func (w *writer) equalDir(dir int, entries []entry) bool {
 	missing, same, unsure := len(entries), true, false
 	for {
@@ -142,13 +143,13 @@ func (w *writer) equalDir(dir int, entries []entry) bool {
 	return true
 }
 
-// isRegular reports whether name in the directory with descriptor dir is a regular file.
+// isRegular reports whether a file with this name in the directory with descriptor dir is a regular file.
 func isRegular(dir int, name string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// direntType returns the file type that the directory entry of e has: Directory or Regular.
+// direntType returns the file type of e in a directory listing: Directory or Regular.
 func (e *entry) direntType() dirent.Type {
 	if e.file == nil {
 		return dirent.Directory
@@ -165,8 +166,8 @@ func (w *writer) equalSubdirectory(dir int, item *entry) bool {
 	return w.equalDir(child, item.children)
 }
 
-// equalFile reports whether the file of item in the directory with descriptor dir has the contents of item. It must be a regular
-// file: the caller checks that before, because opening a device can have side effects.
+// equalFile reports whether a file in the directory with descriptor dir has the contents of item. The caller must have
+// checked that it is a regular file, because opening a device can have side effects.
 func (w *writer) equalFile(dir int, item *entry) bool {
 	fd, err := unix.Openat(dir, item.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/rmtree"
 )
 
-// checkFault returns the error that a test injects for call, the name of a system call. It returns nil outside tests.
+// checkFault returns the error that a test injects for the system call with this name. Outside tests it returns nil.
 func (w *writer) checkFault(call string) error {
 	if w.before == nil {
 		return nil
@@ -29,7 +29,7 @@ func (w *writer) makeDir(dir int, name string, mode uint32) error {
 	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, mode))
 }
 
-// setMode sets the mode of fd, an open file or directory that was created with this mode. It does nothing unless the umask has
+// setMode sets the mode of an open file or directory that was created with this mode. It does nothing unless the umask has
 // changed the mode.
 func (w *writer) setMode(fd int, mode uint32) error {
 	var st unix.Stat_t
@@ -73,7 +73,7 @@ func (w *writer) removeLink(name string) error {
 	return os.NewSyscallError("unlinkat", unix.Unlinkat(w.dir, name, 0))
 }
 
-// removeTree removes name, an entry of the directory, with all its contents. It deletes no files of a file system that is mounted
+// removeTree removes an entry of the directory with all its contents. It deletes no files of a file system that is mounted
 // inside.
 func (w *writer) removeTree(name string) error {
 	if err := w.checkFault("remove"); err != nil {
@@ -82,8 +82,8 @@ func (w *writer) removeTree(name string) error {
 	return rmtree.Remove(filepath.Join(w.path, name))
 }
 
-// writeFile creates the file of item in the directory with descriptor dir, and writes its contents, owner and mode. The file must
-// not exist.
+// writeFile creates a file in the directory with descriptor dir, and writes the contents, owner and mode of item. The file
+// must not exist.
 func (w *writer) writeFile(dir int, item *entry) (err error) {
 	if err := w.checkFault("openat"); err != nil {
 		return err
@@ -124,14 +124,14 @@ func (w *writer) writeFile(dir int, item *entry) (err error) {
 	return w.setMode(fd, uint32(item.file.Mode))
 }
 
-// openDir opens the subdirectory name of the directory with descriptor dir. It returns an error if name is a symbolic link.
+// openDir opens a subdirectory of the directory with descriptor dir. It returns an error if the name is a symbolic link.
 func openDir(dir int, name string) (int, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	return fd, os.NewSyscallError("openat", err)
 }
 
-// readLink returns the target of the symbolic link name. ok is false if name is no symbolic link, or if its target does not fit
-// into buf.
+// readLink returns the target of a symbolic link in the directory with descriptor dir. It returns false if the name is no
+// symbolic link, or if the target does not fit into buf.
 func readLink(dir int, name string, buf []byte) (target string, ok bool) {
 	n, err := unix.Readlinkat(dir, name, buf)
 	if err != nil || n >= len(buf) {

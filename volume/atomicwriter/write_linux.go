@@ -65,8 +65,8 @@ func (w *writer) writeVersion() (changed bool, err error) {
 	return true, err
 }
 
-// removeStale removes the old versions and temporary links in list, which a killed writer has left. This also frees space for the
-// new version.
+// removeStale removes the listed old versions and temporary links, which a killed writer has left. This also frees space for
+// the new version.
 func (w *writer) removeStale(list *listing) error {
 	var errs []error
 	for _, name := range list.stale {
@@ -106,7 +106,7 @@ func (w *writer) createVersion() (name string, err error) {
 	return "", err
 }
 
-// writeFiles writes the payload to the version name, and then calls Options.SetPerms.
+// writeFiles writes the payload to the directory of the new version with this name, and then calls Options.SetPerms.
 func (w *writer) writeFiles(name string) error {
 	version, err := openDir(w.dir, name)
 	if err != nil {
@@ -125,8 +125,8 @@ func (w *writer) writeFiles(name string) error {
 	return nil
 }
 
-// writeFilesInto writes the files and directories of entries to the empty directory with descriptor dir, and then sets the mode
-// of dir to 0755.
+// writeFilesInto writes files and directories to the empty directory with descriptor dir, and then sets the mode of that
+// directory to 0755.
 func (w *writer) writeFilesInto(dir int, entries []entry) error {
 	for i := range entries {
 		e := &entries[i]
@@ -152,7 +152,7 @@ func (w *writer) writeFilesInto(dir int, entries []entry) error {
 	return w.setMode(dir, 0o755)
 }
 
-// switchLink makes name the current version: it replaces the link "..data" atomically.
+// switchLink makes the version with this name the current version: it replaces the link "..data" atomically.
 func (w *writer) switchLink(name string) error {
 	if err := w.createLink(name, newDataName); err != nil {
 		return err
@@ -160,8 +160,8 @@ func (w *writer) switchLink(name string) error {
 	return w.renameEntry(newDataName, dataName)
 }
 
-// createLinks creates a link for each top-level file and directory of the payload that list does not contain. The links lead
-// through "..data" to the current version.
+// createLinks creates a link for each top-level file and directory of the payload that is missing in the list. The links
+// lead through "..data" to the current version.
 func (w *writer) createLinks(list *listing) error {
 	for i := range w.entries {
 		e := &w.entries[i]
@@ -183,7 +183,7 @@ func (w *writer) createLinks(list *listing) error {
 	return nil
 }
 
-// removeStaleLinks removes the links in list to files that the payload no longer has.
+// removeStaleLinks removes the listed links to files that the payload no longer has.
 func (w *writer) removeStaleLinks(list *listing) error {
 	var errs []error
 	for _, name := range list.otherLinks {

@@ -18,8 +18,8 @@ func applyGroup(ctx context.Context, path string, gid uint32, opts Options) erro
 	return newWalk(ctx, target{gid: gid, readOnly: opts.ReadOnly}).applyTo(path, opts)
 }
 
-// applyTo changes group and mode of all files of the volume at path, and of its root directory last. With policy OnRootMismatch
-// it does nothing if the root directory is correct.
+// applyTo changes group and mode of all files of the volume at path. The root directory is changed last. With policy
+// OnRootMismatch, applyTo does nothing if the root directory is correct.
 func (w *walk) applyTo(path string, opts Options) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -52,8 +52,8 @@ func (w *walk) applyTo(path string, opts Options) error {
 	return nil
 }
 
-// changeBelow changes all files and directories below root, the descriptor of the root directory, with several goroutines. slow
-// is Options.ReportSlow.
+// changeBelow changes all files and directories below the root directory, with several goroutines. root is the descriptor of
+// the root directory, and slow is Options.ReportSlow.
 func (w *walk) changeBelow(root int, slow func(int)) error {
 	fd, err := unix.Openat(root, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,8 +80,8 @@ func (w *walk) changeBelow(root int, slow func(int)) error {
 	return w.stopReason()
 }
 
-// awaitWorkers blocks until done is closed. It calls slow, if not nil, after firstReport and then every reportPeriod, with the
-// number of files that were processed so far.
+// awaitWorkers blocks until the channel done is closed. It calls slow after firstReport and then every reportPeriod, with
+// the number of files that were processed so far. A nil function is not called.
 func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	t := time.NewTimer(firstReport)
 	defer t.Stop()
@@ -98,7 +98,7 @@ func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	}
 }
 
-// runTasks runs tasks of w in the calling goroutine until no task is left or w is stopped.
+// runTasks runs tasks of w in the calling goroutine until no task remains or w is stopped.
 func (w *walk) runTasks() {
 	buf := make([]byte, dirent.BufferSize)
 	for {

@@ -23,11 +23,12 @@ func statFD(fd int) (st unix.Statx_t, err error) {
 // fileType returns the type of a file, such as unix.S_IFDIR.
 func fileType(st *unix.Statx_t) uint32 { return uint32(st.Mode) & unix.S_IFMT }
 
-// isMountRoot reports whether the file with attributes st is the root of a mount. It always returns false before Linux 5.8.
+// isMountRoot reports whether the file with these attributes is the root of a mount. It always returns false before Linux
+// 5.8.
 func isMountRoot(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 
-// openBelow opens the subdirectory name of the directory with descriptor dir. It returns EXDEV if another file system is mounted
-// on name, and an error if name is a symbolic link.
+// openBelow opens a subdirectory of the directory with descriptor dir. If another file system is mounted on it, openBelow
+// returns EXDEV. If the name is a symbolic link, it returns another error.
 func openBelow(dir int, name string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_XDEV})
@@ -37,8 +38,9 @@ func openBelow(dir int, name string) (int, error) {
 	return openAndCompare(dir, name, flags)
 }
 
-// openAndCompare does the work of openBelow without openat2, which is missing before Linux 5.6 and may be forbidden by seccomp.
-// Before Linux 5.8 it detects a mount by its device number only: a bind mount from the same file system is missed.
+// openAndCompare opens a subdirectory like openBelow, but without openat2. That system call is missing before Linux 5.6, and
+// seccomp may forbid it. Before Linux 5.8, openAndCompare detects a mount only by its device number: it misses a bind mount
+// from the same file system.
 func openAndCompare(dir int, name string, flags int) (int, error) {
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if err != nil {
@@ -59,9 +61,9 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// changeEntry corrects group and mode of name, an entry of dir, and reports whether that was necessary. likely is the caller's
-// guess of the result. If it is false, changeEntry checks the attributes before it opens the file, which saves system calls for a
-// correct file.
+// changeEntry corrects group and mode of an entry of the directory, and reports whether that was necessary. likely is the
+// caller's guess of the result. If it is false, changeEntry checks the attributes before it opens the file, which saves
+// system calls for a correct file.
 func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bool) {
 	if !likely || dir.guarded {
 		var st unix.Statx_t
@@ -86,8 +88,9 @@ func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bo
 	return w.shouldChange(dir, name, &st, err) && w.changeFile(openFile(fd), &st, dir, name)
 }
 
-// shouldChange reports whether the entry name of dir, with attributes st, must be changed now. err is the error of reading st,
-// which shouldChange records. It returns false for a subdirectory, which it queues as a task instead.
+// shouldChange reports whether an entry of the directory must be changed now. st contains the attributes of the entry. err
+// is the error of reading them, which shouldChange records. For a subdirectory it returns false, and queues the subdirectory
+// as a task instead.
 func (w *walk) shouldChange(dir *directory, name string, st *unix.Statx_t, err error) bool {
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -102,14 +105,14 @@ func (w *walk) shouldChange(dir *directory, name string, st *unix.Statx_t, err e
 	return !isMountRoot(st) && !w.isCorrect(st)
 }
 
-// isCorrect reports whether the file with attributes st has the right group and mode.
+// isCorrect reports whether the file with these attributes has the right group and mode.
 func (w *walk) isCorrect(st *unix.Statx_t) bool {
 	return w.target.isCorrect(st.Gid, uint32(st.Mode), fileType(st) == unix.S_IFDIR, fileType(st) == unix.S_IFLNK)
 }
 
-// isGuarded reports whether only the current user can replace entries of the directory with attributes st. Files of such a
-// directory are changed by name, which saves two system calls per file. If a container of the same user replaces a file at that
-// moment, only the mode of another file of the directory is changed, because symbolic links are not followed.
+// isGuarded reports whether only the current user can replace entries of the directory with these attributes. The caller
+// changes files of such a directory by name, which saves two system calls per file. If a container of the same user replaces
+// a file at that moment, only the mode of another file in the directory is changed, because symbolic links are not followed.
 func isGuarded(st *unix.Statx_t) bool { return int(st.Uid) == unix.Geteuid() && st.Mode&0o022 == 0 }
 
 // file identifies a file to change. It is an open descriptor, or an entry of a directory for which isGuarded is true.
@@ -122,8 +125,9 @@ type file struct {
 // openFile returns the file of an open descriptor.
 func openFile(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
 
-// changeFile corrects group and mode of target, and reports whether that was necessary. st has the current attributes of target.
-// If the group cannot be changed, it still changes the mode. It records errors under the path of name in dir.
+// changeFile corrects group and mode of a file, and reports whether that was necessary. st contains the current attributes
+// of the file. If the group cannot be changed, changeFile still changes the mode. It records errors under the path of the
+// entry name in dir.
 func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.isCorrect(st) {
 		return false
@@ -159,8 +163,8 @@ func (f file) setMode(mode uint32) error {
 	return err
 }
 
-// setModeByProc sets the mode of f through its path in /proc/self/fd. Kernels without fchmodat2 offer no other way that does not
-// follow symbolic links.
+// setModeByProc sets the mode of f through its path in /proc/self/fd. On kernels without fchmodat2, this is the only way
+// that does not follow symbolic links.
 func (f file) setModeByProc(mode uint32) error {
 	if f.name != "" {
 		fd, err := unix.Openat(f.fd, f.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -180,7 +184,7 @@ func (f file) setModeByProc(mode uint32) error {
 	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(f.fd), mode)
 }
 
-// recordFailure records err, the error of changing name in dir, for the [FilesError].
+// recordFailure records the error of changing an entry of the directory, for the [FilesError].
 func (w *walk) recordFailure(dir *directory, name string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -56,9 +56,9 @@ const (
 	reportPeriod = time.Minute
 )
 
-// Apply changes the group of all files of the volume at dir to gid. It also gives the group read permission and, unless
-// opts.ReadOnly is true, write permission. dir is usually a directory, but may be a single file. Files that cannot be changed
-// are skipped: Apply then returns a [FilesError].
+// Apply changes the group of all files of a volume. It also gives the group read permission and, unless opts.ReadOnly is
+// true, write permission. dir is usually a directory, but may be a single file. Apply skips files that cannot be changed,
+// and then returns a [FilesError].
 func Apply(ctx context.Context, dir string, gid int64, opts Options) error {
 	if gid < 0 || gid >= math.MaxUint32 {
 		return fmt.Errorf("change the group of %s: group ID %d is invalid", dir, gid)
@@ -84,7 +84,7 @@ type target struct {
 	readOnly bool
 }
 
-// targetMode returns mode plus the permission bits that the group needs. isDir is true for a directory.
+// targetMode returns the mode with the additional permission bits that the group needs. isDir is true for a directory.
 func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	mode &= bitsAll
 	if w.readOnly {
@@ -98,8 +98,8 @@ func (w target) targetMode(mode uint32, isDir bool) uint32 {
 	return mode
 }
 
-// isCorrect reports whether a file with the given group ID and mode needs no change. isDir and isLink are true for a directory
-// and a symbolic link. For a symbolic link, only gid is compared.
+// isCorrect reports whether a file with this group ID and mode needs no change. For a symbolic link, it compares only the
+// group ID.
 func (w target) isCorrect(gid, mode uint32, isDir, isLink bool) bool {
 	return gid == w.gid && (isLink || mode&bitsAll == w.targetMode(mode, isDir))
 }

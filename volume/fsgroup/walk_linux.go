@@ -63,8 +63,8 @@ type directory struct {
 	tasks   atomic.Int32
 }
 
-// entryPath returns the path of name, an entry of d, relative to the root of the volume. It is for errors, and is cut if it is
-// long.
+// entryPath returns the path of an entry of d, relative to the root of the volume. The path is for errors: a long path is
+// cut.
 func (d *directory) entryPath(name string) string {
 	const longest = 4096
 	for ; d != nil && d.name != "" && len(name) < longest; d = d.parent {
@@ -83,8 +83,8 @@ func newWalk(ctx context.Context, want target) *walk {
 	return w
 }
 
-// addDirectory returns a directory for the open descriptor fd, which is closed by releaseDirectory. name is its name in parent.
-// After an error, fd is closed.
+// addDirectory returns a directory for an open descriptor. name is the name of the directory in its parent. releaseDirectory
+// closes the descriptor; after an error, addDirectory closes it.
 func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory, error) {
 	st, err := statFD(fd)
 	if err != nil {
@@ -123,8 +123,8 @@ func (w *walk) pushTasks(tasks ...task) {
 	w.wake.Broadcast()
 }
 
-// nextTask removes and returns the newest task. It blocks while no task is queued and a running task may still add one. ok is
-// false when no task remains or w is stopped.
+// nextTask removes and returns the newest task. It blocks while no task is queued and a running task may still add a task.
+// It returns false when no task remains or w is stopped.
 func (w *walk) nextTask() (t task, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,7 +149,7 @@ func (w *walk) finishTask() {
 	}
 }
 
-// stopWith makes all workers stop, and stores err as the result of the walk, unless the walk was stopped before.
+// stopWith makes all workers stop, and stores err as the result of the walk. It does nothing if the walk was stopped before.
 func (w *walk) stopWith(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +187,7 @@ func (w *walk) dropTasks() {
 	w.tasks = nil
 }
 
-// runTask runs t: it corrects the next block of files of a directory. buf is the buffer for directory entries.
+// runTask runs a task: it corrects the next block of files of a directory. buf is the buffer for directory entries.
 func (w *walk) runTask(t task, buf []byte) {
 	defer w.releaseDirectory(t.dir)
 	dir := t.dir
@@ -201,8 +201,8 @@ func (w *walk) runTask(t task, buf []byte) {
 	w.changeBlock(dir, buf)
 }
 
-// openSubdirectory opens the subdirectory name of parent. It returns nil if name is a mount point, or was removed or replaced. It
-// also returns nil after any other error, which stops the walk.
+// openSubdirectory opens a subdirectory. It returns nil if the subdirectory is a mount point, or was removed or replaced.
+// After any other error it stops the walk and returns nil.
 func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	w.mu.Lock()
 	tooMany := w.open >= maxOpen
@@ -227,8 +227,8 @@ func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	return dir
 }
 
-// changeBlock reads the next entries of dir, at least blockSize unless dir has fewer. It queues the subdirectories and the rest
-// of dir as tasks, and corrects the files. buf is the buffer for directory entries.
+// changeBlock reads the next entries of the directory: at least blockSize, or all remaining entries. It queues the
+// subdirectories and the remaining entries as tasks, and corrects the files. buf is the buffer for directory entries.
 func (w *walk) changeBlock(dir *directory, buf []byte) {
 	var tasks []task
 	var names []string

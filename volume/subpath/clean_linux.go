@@ -26,9 +26,9 @@ func cleanTree(ctx context.Context, path string) error {
 // cleaner is the state of one call of Clean.
 type cleaner struct{ unmounter mount.Unmounter }
 
-// cleanPath unmounts path and removes it, with the files and directories below it that Prepare has created. depth is the number
-// of directories between path and the path that was passed to Clean. An error in one entry does not prevent the removal of the
-// other entries.
+// cleanPath unmounts and removes the file or directory at path, and the entries below it that Prepare has created. depth is
+// the number of directories between this path and the path that was passed to Clean. An error in one entry does not prevent
+// the removal of the other entries.
 func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -50,7 +50,8 @@ func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	return ignoreNotExist(os.Remove(path))
 }
 
-// cleanDir removes the directory path and the entries that Prepare has created in it. depth is explained at cleanPath.
+// cleanDir removes the directory at path and the entries in it that Prepare has created. depth has the same meaning as in
+// [cleaner.cleanPath].
 func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	err := os.Remove(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

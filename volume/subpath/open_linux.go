@@ -29,8 +29,8 @@ type volume struct {
 	stepwise bool     // resolve each path stepwise, without openat2; for tests
 }
 
-// openVolume opens the root of the volume at path. It follows symbolic links in path: the agent chooses path, containers cannot
-// change it.
+// openVolume opens the root of the volume at path. It follows symbolic links in the path, because the agent chooses the path
+// and containers cannot change it.
 func openVolume(path string) (*volume, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -51,7 +51,8 @@ func openVolume(path string) (*volume, error) {
 
 func (v *volume) close() { _ = unix.Close(v.fd) }
 
-// openPath opens path inside the volume and returns its descriptor. It creates missing directories, and never leaves the volume.
+// openPath opens a path inside the volume and returns its descriptor. It creates missing directories, and never leaves the
+// volume.
 func (v *volume) openPath(path string) (int, error) {
 	if !v.stepwise {
 		fd, err := v.openAtOnce(path)
@@ -62,8 +63,8 @@ func (v *volume) openPath(path string) (int, error) {
 	return v.openStepwise(path)
 }
 
-// openAtOnce opens path inside the volume with one call of openat2 (Linux 5.6). It may fail where openStepwise succeeds: for a
-// missing directory, an absolute symbolic link, or during a concurrent rename.
+// openAtOnce opens a path inside the volume with one call of openat2 (Linux 5.6). It can fail where openStepwise succeeds:
+// for a missing directory, an absolute symbolic link, or during a concurrent rename.
 func (v *volume) openAtOnce(path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
@@ -83,8 +84,8 @@ type pathElement struct {
 	create bool // part of the subPath, not of a symbolic link: a missing directory is created
 }
 
-// openStepwise opens path inside the volume, one element after the other. The kernel follows no symbolic link: openStepwise
-// resolves each link itself. So no concurrent change can make it leave the volume.
+// openStepwise opens a path inside the volume, one element after the other. It resolves each symbolic link itself, and the
+// kernel follows none. Therefore no concurrent change can make it leave the volume.
 func (v *volume) openStepwise(path string) (int, error) {
 	w := &walk{volume: v}
 	defer w.closeAll()
@@ -158,8 +159,8 @@ func (w *walk) takeCurrent() (int, error) {
 	return fd, nil
 }
 
-// addPath adds the elements of path to the elements that w opens next. own is true for the subPath and false for the target of a
-// symbolic link: only missing directories of the subPath are created.
+// addPath adds the elements of a path to the elements that w opens next. own is true for the subPath and false for the
+// target of a symbolic link. Only missing directories of the subPath are created.
 func (w *walk) addPath(path string, own bool) {
 	for _, e := range slices.Backward(strings.Split(path, "/")) {
 		if e != "" && e != "." {
@@ -168,8 +169,8 @@ func (w *walk) addPath(path string, own bool) {
 	}
 }
 
-// enterElement opens element in the current directory and makes it the current file or directory. If element is a symbolic link,
-// it only returns the target as link.
+// enterElement opens a path element in the current directory and makes it the current file or directory. If the element is a
+// symbolic link, enterElement only returns the target of the link.
 func (w *walk) enterElement(element pathElement) (link string, err error) {
 	fd, err := openElement(w.currentDir(), element.name)
 	if errors.Is(err, unix.ENOENT) && element.create {
@@ -199,7 +200,7 @@ func (w *walk) enterElement(element pathElement) (link string, err error) {
 	return string(buf[:n]), nil
 }
 
-// openElement opens name in the directory with descriptor dir. It opens a symbolic link itself, not its target. It tries
+// openElement opens an entry of the directory with descriptor dir. It opens a symbolic link itself, not its target. It tries
 // O_DIRECTORY first, because that makes autofs mount the directory.
 func openElement(dir int, name string) (int, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
@@ -210,8 +211,8 @@ func openElement(dir int, name string) (int, error) {
 	return fd, err
 }
 
-// createDir creates the directory name in the current directory and returns its descriptor. The directory gets the mode of the
-// root of the volume, regardless of the umask. If name exists by now, createDir opens it.
+// createDir creates a directory in the current directory and returns its descriptor. The directory gets the mode of the root
+// of the volume, regardless of the umask. If another process has created the directory by now, createDir opens it.
 func (w *walk) createDir(name string) (int, error) {
 	err := unix.Mkdirat(w.currentDir(), name, w.volume.mode&0o777)
 	if errors.Is(err, unix.EEXIST) {
@@ -231,8 +232,8 @@ func (w *walk) createDir(name string) (int, error) {
 	return fd, nil
 }
 
-// followLink adds the elements of link, the target of a symbolic link, to the elements that w opens next. It returns ErrOutside
-// if link is absolute and does not begin with the path of the volume.
+// followLink adds the elements of a symbolic link's target to the elements that w opens next. It returns ErrOutside if the
+// target is absolute and does not begin with the path of the volume.
 func (w *walk) followLink(link string) error {
 	if !strings.HasPrefix(link, "/") {
 		w.addPath(link, false)

@@ -19,7 +19,7 @@ import (
 // maxStale is the maximum number of stale mounts on one target that are detached.
 const maxStale = 100
 
-// bindSubPath does the work of Prepare for a valid request.SubPath.
+// bindSubPath creates the bind mount for Prepare. The caller has checked request.SubPath.
 func bindSubPath(ctx context.Context, request Request) error {
 	failed := func(op string, err error) error {
 		return &Error{SubPath: request.SubPath, Op: op, Err: removePaths(err)}
@@ -60,8 +60,8 @@ func bindSubPath(ctx context.Context, request Request) error {
 	return nil
 }
 
-// removePaths returns an error with the cause of err but without paths of the host: the errno in err, or the error of a context.
-// Any other error is replaced by "internal error".
+// removePaths returns an error with the cause of err but without paths of the host: the errno in err, or the error of a
+// context. Any other error is replaced by "internal error".
 func removePaths(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
@@ -72,8 +72,9 @@ func removePaths(err error) error {
 	return errors.New("internal error")
 }
 
-// detachStale unmounts target lazily until it is no mount point, or is a bind mount of the open file source. bound is true in the
-// second case. A mount is stale if a container has replaced its file, or if the server of its file system no longer responds.
+// detachStale lazily unmounts stale mounts at target. A mount is stale if a container has replaced its file, or if the
+// server of its file system no longer responds. detachStale stops at a bind mount of the open file source, and then returns
+// true. If target is no mount point, it returns false.
 func detachStale(source int, target string) (bound bool, err error) {
 	for range maxStale {
 		mounted, err := mount.IsMountPoint(target)
@@ -94,7 +95,7 @@ func detachStale(source int, target string) (bound bool, err error) {
 	return false, unix.EBUSY
 }
 
-// isSameFile reports whether the open file source is also the file at target. It compares cached attributes, and so does not wait
+// isSameFile reports whether the file at target is the open file source. It compares cached attributes, so it does not wait
 // for the server of a network file system. It returns false if they cannot be read.
 func isSameFile(source int, target string) bool {
 	fd, err := unix.Open(target, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -110,8 +111,8 @@ func isSameFile(source int, target string) bool {
 	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor && a.Mode&unix.S_IFMT == b.Mode&unix.S_IFMT
 }
 
-// createTarget creates the mount point target for the open file source: a directory if source is a directory, and an empty file
-// otherwise. It replaces an existing target of the wrong type.
+// createTarget creates the mount point at target. It is a directory if the open file source is a directory, else an empty
+// file. createTarget replaces an existing target of the wrong type.
 func createTarget(source int, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err

@@ -46,9 +46,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Prepare bind-mounts the file or directory request.SubPath of a volume at request.Target, which it returns as path. It creates
-// missing directories of the subPath. It keeps an existing bind mount of this file or directory, and detaches any other mount at
-// the target.
+// Prepare bind-mounts the file or directory request.SubPath of a volume at request.Target, and returns the target path. It
+// creates missing directories of the subPath. It keeps an existing bind mount of this file or directory, and detaches any
+// other mount at the target.
 func Prepare(ctx context.Context, request Request) (path string, err error) {
 	if err := checkSubPath(request.SubPath); err != nil {
 		return "", &Error{SubPath: request.SubPath, Err: err}
@@ -59,9 +59,9 @@ func Prepare(ctx context.Context, request Request) (path string, err error) {
 	return request.Target, nil
 }
 
-// Clean unmounts and removes the targets that Prepare has created at path and below, and their parent directories up to path. It
-// deletes no files of a mounted file system. It keeps a file that is not empty, and returns an error for it. It returns nil if
-// path does not exist.
+// Clean unmounts and removes the targets that Prepare has created at path and below it. It also removes their parent
+// directories up to this path. It deletes no files of a mounted file system. It keeps a file that is not empty, and returns
+// an error for it. If nothing exists at path, Clean returns nil.
 func Clean(ctx context.Context, path string) error { return cleanTree(ctx, path) }
 
 // Limits for a subPath.
@@ -70,7 +70,7 @@ const (
 	maxQuote = 100  // bytes of a subPath in an error
 )
 
-// checkSubPath returns an error that wraps [ErrInvalid] if path is empty, absolute or too long, or contains "..".
+// checkSubPath returns an error that wraps [ErrInvalid] if the subPath is empty, absolute or too long, or contains "..".
 func checkSubPath(path string) error {
 	invalid := func(text string) error { return &invalidError{text} }
 	switch {

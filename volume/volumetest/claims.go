@@ -26,8 +26,8 @@ type Claims struct {
 
 var _ volume.Claims = (*Claims)(nil)
 
-// Bind stores pv, and a claim with the given namespace and name that is bound to pv and has its capacity. It replaces existing
-// objects of these names.
+// Bind stores a PV, and a claim with this namespace and name that is bound to the PV and has its capacity. It replaces
+// existing objects of these names.
 func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	pvc := &corev1.PersistentVolumeClaim{}
 	pvc.Namespace, pvc.Name, pvc.UID = namespace, name, types.UID("claim-"+namespace+"-"+name)
@@ -38,7 +38,7 @@ func (c *Claims) Bind(namespace, name string, pv *corev1.PersistentVolume) {
 	c.Put(pvc, pv)
 }
 
-// Put stores copies of pvc and pv. It replaces existing objects of these names, and ignores a nil argument.
+// Put stores copies of a claim and a PV. It replaces existing objects of these names, and ignores a nil argument.
 func (c *Claims) Put(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

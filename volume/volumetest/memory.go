@@ -48,7 +48,7 @@ func (m *MemoryPlugin) TearDown(_ context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Shows reports whether object is pod itself, or the config map that vol shows.
+// Shows reports whether the object is the pod itself, or the config map that the volume shows.
 func (m *MemoryPlugin) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Object) bool {
 	if object.Kind == volume.KindPod {
 		return object.Name == pod.Name
@@ -169,8 +169,8 @@ func (f *FaultyPlugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (
 	return false, nil
 }
 
-// NodeExpand calls ExpandFault, and returns its error if not nil. It then calls NodeExpand of the wrapped plugin, if that is a
-// [volume.Expander].
+// NodeExpand calls ExpandFault, and returns its error if that is not nil. Then it calls NodeExpand of the wrapped plugin, if
+// that is a [volume.Expander].
 func (f *FaultyPlugin) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
 	if f.ExpandFault != nil {
 		if err := f.ExpandFault(ctx, vol); err != nil {
@@ -189,8 +189,8 @@ func Hang(ctx context.Context, vol volume.Volume) error {
 	return ctx.Err()
 }
 
-// Latency returns a function that blocks for d and returns nil, or until ctx ends. It is a value for fields of [FaultyPlugin]
-// such as SetUpFault.
+// Latency returns a function that blocks for the duration d and returns nil. If ctx ends first, the function returns its
+// error. It is a value for fields of [FaultyPlugin] such as SetUpFault.
 func Latency(d time.Duration) func(ctx context.Context, v volume.Volume) error {
 	return func(ctx context.Context, _ volume.Volume) error {
 		select {

@@ -27,7 +27,7 @@ var (
 	_ volume.Expander = (*MemoryStager)(nil)
 )
 
-// Device returns a device with the name of the PV of vol. It returns the zero value if vol has no PV.
+// Device returns a device with the name of the volume's PV. It returns the zero value if the volume has no PV.
 func (m *MemoryStager) Device(_ context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil {
 		return volume.Device{}, nil
@@ -47,7 +47,8 @@ func (m *MemoryStager) Stage(_ context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// Unstage records that the device of vol is not staged. If a volume on the device is still set up, it also records a violation.
+// Unstage records that the device of the volume is not staged. If a volume on the device is still set up, Unstage also
+// records a violation.
 func (m *MemoryStager) Unstage(_ context.Context, vol volume.Volume) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +66,7 @@ func (m *MemoryStager) Unstage(_ context.Context, vol volume.Volume) error {
 	return nil
 }
 
-// SetUp records that vol is set up. If the device of vol is not staged, it also records a violation.
+// SetUp records that the volume is set up. If the volume has a device that is not staged, SetUp also records a violation.
 func (m *MemoryStager) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m.checkStaged("set up", vol)
 	return m.MemoryPlugin.SetUp(ctx, vol)
@@ -84,7 +85,8 @@ func (m *MemoryStager) NodeExpand(_ context.Context, vol volume.Volume, expansio
 	return nil
 }
 
-// checkStaged records a violation if vol has a device that is not staged. operation is the call to name in the violation.
+// checkStaged records a violation if the volume has a device that is not staged. operation is the name of the call in the
+// violation.
 func (m *MemoryStager) checkStaged(operation string, vol volume.Volume) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

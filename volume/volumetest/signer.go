@@ -79,8 +79,8 @@ func (s *Signer) Requests() []volume.CertificateRequest {
 	return slices.Clone(s.requests)
 }
 
-// TrustBundle returns a trust bundle with the given name and signer. It contains the root certificate of s, so that it verifies
-// all certificates that s issues.
+// TrustBundle returns a trust bundle with this name and this signer. It contains the root certificate of s, with which all
+// certificates of s can be verified.
 func (s *Signer) TrustBundle(name, signer string) (volume.TrustBundle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,8 @@ func (s *Signer) TrustBundle(name, signer string) (volume.TrustBundle, error) {
 	return volume.TrustBundle{Name: name, Signer: signer, PEM: string(text)}, nil
 }
 
-// ensureAuthority generates the key and the root certificate of s, unless s has them. The caller holds s.mu.
+// ensureAuthority generates the key and the root certificate of s. If s has them already, it does nothing. The caller holds
+// s.mu.
 func (s *Signer) ensureAuthority() error {
 	if s.root != nil {
 		return nil

@@ -45,8 +45,8 @@ const (
 	rulePartial    = "failure: When the pod is released, TearDown follows, unless the error wraps a [FinalError]."
 )
 
-// TestPlugin runs a suite of tests that checks the rules in the documentation of volume.Plugin and volume.Stager. It calls
-// subject for each test, to get a new plugin and a pod with a volume for it.
+// TestPlugin tests a plugin against the documentation of volume.Plugin and volume.Stager. For each test it calls subject,
+// which returns a new plugin and a pod with a volume for it.
 func TestPlugin(t *testing.T, subject func(t *testing.T) Subject) {
 	cases := map[string]func(c *pluginCheck){
 		"SetUpTwice":       (*pluginCheck).setUpTwice,
@@ -127,8 +127,7 @@ func (c *pluginCheck) stageDevice(vol volume.Volume) {
 	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), vol), ruleStage, "Stage")
 }
 
-// checkUnstage calls Unstage, and checks that the staging directory is removed. rule is the text that a failure of the check
-// cites.
+// checkUnstage calls Unstage, and checks that the staging directory is removed. A failure of the check quotes rule.
 func (c *pluginCheck) checkUnstage(rule string) {
 	c.Helper()
 	v := c.recordedVolume()
@@ -170,8 +169,7 @@ func (c *pluginCheck) checkSetUp() volume.Mount {
 	return m
 }
 
-// checkTearDown calls TearDown for vol, and checks that the directory of vol is removed. rule is the text that a failure of the
-// check cites.
+// checkTearDown calls TearDown, and checks that the directory of the volume is removed. A failure of the check quotes rule.
 func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Helper()
 	c.Succeed(c.Plugin.TearDown(c.Context(), vol), rule, "TearDown")
@@ -221,8 +219,8 @@ func (c *pluginCheck) tearDownAbsent() {
 	c.checkTearDown(c.recordedVolume(), ruleAbsent)
 }
 
-// tearDownPartial checks that TearDown succeeds for a directory with some files, as an agent leaves it that is killed during
-// SetUp.
+// tearDownPartial checks that TearDown succeeds for a directory with some files. An agent that is killed during SetUp leaves
+// such a directory.
 func (c *pluginCheck) tearDownPartial() {
 	v, half := c.fullVolume(), "half/written"
 	if c.Mounted {

@@ -25,8 +25,9 @@ type Mapping struct {
 	Link  string // symbolic link in the directory of the pod
 }
 
-// Map bind-mounts the block device at path on m.Bound, and creates the symbolic link m.Link to the device. path may itself be a
-// symbolic link. A loop device keeps the device open until Unmap, even if the agent exits. Map may be called again.
+// Map bind-mounts the block device at path on m.Bound, and creates the symbolic link m.Link to the device. The path may
+// itself be a symbolic link. A loop device keeps the device open until Unmap, even if the agent exits. Map may be called
+// again.
 func (m Mapping) Map(ctx context.Context, path string) error {
 	device, err := blockdev.Resolve(path)
 	if err != nil {
@@ -44,7 +45,8 @@ func (m Mapping) Map(ctx context.Context, path string) error {
 	return nil
 }
 
-// bindDevice bind-mounts device on the file target, which it creates. It replaces a bind mount of another device.
+// bindDevice bind-mounts a block device on the target file. It creates the file if it is missing, and replaces a bind mount
+// of another device.
 func bindDevice(ctx context.Context, device, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err
@@ -70,8 +72,8 @@ func bindDevice(ctx context.Context, device, target string) error {
 	return mount.Bind(device, target, mount.BindOptions{})
 }
 
-// replaceLink makes path a symbolic link to target. It replaces an existing link, because a device may have another name after a
-// reboot.
+// replaceLink creates a symbolic link to target at path. It replaces an existing link, because a device may have another
+// name after a reboot.
 func replaceLink(target, path string) error {
 	if now, err := os.Readlink(path); err == nil && now == target {
 		return nil
