@@ -16,11 +16,12 @@ func (p *Pod) NewestSandbox() *Sandbox {
 	return newest
 }
 
-// NewestContainer returns the newest instance of the container with this name, or nil if there is none. The newest instance has
-// the highest attempt. Among instances with equal attempts it is the one created last. The result points into p.Containers.
+// NewestContainer returns the newest instance of the container with this name, or nil if there is none. The newest instance
+// has the highest attempt. Among instances with equal attempts it is the one created last. The result points into
+// p.Containers.
 //
-// An instance in state created counts as older than every instance that was running when it was created. It results from a create
-// call that timed out, was retried by the caller, and was executed late by the runtime.
+// An instance in state created counts as older than every instance that was running when it was created. Such an instance
+// results from a create call that timed out and was retried, and that the runtime executed late.
 func (p *Pod) NewestContainer(name string) *Container {
 	return p.NewestContainerWhere(name, nil)
 }

@@ -54,7 +54,7 @@ const (
 	defaultEventBuffer = 256
 )
 
-// New returns a server that passes CRI calls to rt. It panics if rt is nil.
+// New returns a server that passes CRI calls to the runtime rt. It panics if rt is nil.
 func New(rt cri.Runtime, opts Options) *Server {
 	required.MustArgs("criserver.New", required.Arg{Name: "rt", Value: rt, Hint: "a *process.Runtime"})
 	s := &Server{

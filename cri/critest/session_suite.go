@@ -182,7 +182,7 @@ func (b *outputBuffer) String() string {
 	return b.all.String()
 }
 
-// awaitOutput waits until out contains want. After a minute the test fails and quotes rule.
+// awaitOutput waits until the output contains the text want. After a minute the test fails and quotes rule.
 func (t *sessionTestCase) awaitOutput(out *outputBuffer, want, rule string) {
 	t.Helper()
 	t.Until(rule, func() (bool, string) {

@@ -128,7 +128,8 @@ func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config 
 	return c.ID, nil
 }
 
-// addContainer adds a created container to r.containers, and emits EventCreated. It returns an error if sb was stopped meanwhile.
+// addContainer adds a created container to r.containers, and emits EventCreated. It returns an error if the sandbox was
+// stopped meanwhile.
 func (r *Runtime) addContainer(ctr *container, sb *sandbox) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

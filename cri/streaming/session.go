@@ -165,9 +165,9 @@ func (s *session) oldestWrite() (since time.Time) {
 // idleLimits has the timeouts of an idle and of a stalled session. Zero or less disables a timeout.
 type idleLimits struct{ idle, stall time.Duration }
 
-// check returns the error of a timeout that has passed. If none has passed, next is the time of the next check, or zero if
-// no timeout is set. lastTransfer is the time of the last transferred byte. oldestWrite is the start of the oldest blocked
-// write, or zero if no write is blocked.
+// check returns the error of a timeout that has passed. If none has passed, it returns the time of the next check, or zero
+// if no timeout is set. lastTransfer is the time of the last transferred byte. oldestWrite is the start of the oldest
+// blocked write, or zero if no write is blocked.
 func (l idleLimits) check(now, lastTransfer, oldestWrite time.Time) (next time.Time, reason error) {
 	if l.stall > 0 {
 		since := oldestWrite

@@ -33,8 +33,8 @@ func (p *pathPosition) moveTo(fd int) {
 
 const openElement = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// resolvePath resolves target, the path of a mount point, as far as it exists. It opens one path element after another, so that
-// no process can replace an element by a symbolic link meanwhile. The caller closes the descriptor of the result.
+// resolvePath resolves the path of a mount point as far as it exists. It opens one path element after another, so that no
+// process can replace an element by a symbolic link meanwhile. The caller closes the descriptor of the result.
 func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -64,9 +64,9 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement resolves the path element elements[0], which is open as fd, and returns the elements that remain to be
-// resolved. A directory or file becomes the position pos. A symbolic link of the host is replaced by the elements of its
-// target, and links counts these links. resolveElement closes fd or passes it to pos.
+// resolveElement resolves the path element elements[0], and returns the elements that remain to be resolved. fd is a
+// descriptor of that element. If it is a directory or file, it becomes the position pos. A symbolic link of the host is
+// replaced by the elements of its target, and counted in links. resolveElement closes fd or passes it to pos.
 func (s *namespaceBuilder) resolveElement(pos *pathPosition, fd int, elements []string, links *int) ([]string, error) {
 	st, err := statMount(fd)
 	if err != nil {

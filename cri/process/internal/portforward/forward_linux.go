@@ -158,8 +158,8 @@ func copyBoth(ctx context.Context, port *net.TCPConn, conn io.ReadWriteCloser) e
 	return nil
 }
 
-// copyToPort copies from client to port until the end of the input. It then closes the write side of the connection to the
-// port.
+// copyToPort copies from the client to the port until the client sends no more data. It then closes the write side of the
+// connection to the port.
 func copyToPort(port *net.TCPConn, client io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {
@@ -182,7 +182,8 @@ func copyToPort(port *net.TCPConn, client io.Reader) error {
 	}
 }
 
-// writeToPort writes data to port. It returns ErrStalled if the program there reads nothing for stallTimeout.
+// writeToPort writes data to the port. If the program that serves the port reads nothing for stallTimeout, it returns
+// ErrStalled.
 func writeToPort(port *net.TCPConn, data []byte) error {
 	progress := time.Now()
 	for {
@@ -207,7 +208,7 @@ func writeToPort(port *net.TCPConn, data []byte) error {
 	}
 }
 
-// copyFromPort copies from port to client until the program that serves the port closes the connection.
+// copyFromPort copies from the port to the client until the program that serves the port closes the connection.
 func copyFromPort(client io.Writer, port *net.TCPConn) error {
 	buf := make([]byte, 1<<10)
 	for {

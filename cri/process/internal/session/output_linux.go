@@ -103,8 +103,9 @@ func (o *outputCopier) copyOutput() error {
 }
 
 // extendDeadline sets the deadline for reading output after the command has exited. It returns false if reading must stop.
-// unread is the number of bytes of the command itself that are still unread: if it is positive, the deadline is LeftoverTime
-// from now. For output of background processes, the deadline is LeftoverTime after the exit.
+// unread is the number of bytes that the command itself has written and that are still unread. If it is positive, the
+// deadline is LeftoverTime from now. Otherwise the output is of background processes, and the deadline is LeftoverTime after
+// the exit.
 func (o *outputCopier) extendDeadline(unread int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -123,8 +123,8 @@ func rmdirCgroup(dir string) error {
 	return nil
 }
 
-// listSubdirs returns the names of subdirectories of dir, at most maxChildren. On error the result is incomplete, because the
-// caller retries.
+// listSubdirs returns the names of at most maxChildren subdirectories of the directory. On error the result is incomplete,
+// because the caller retries.
 func listSubdirs(dir string) (names []string) {
 	file, err := os.Open(dir)
 	if err != nil {
