@@ -18,7 +18,7 @@ import (
 )
 
 // Prepare records the volumes that the containers of the pod use. It blocks until all of them are set up, ctx ends or
-// Options.WaitTimeout has passed. It may be called again, and returns at once if all volumes are set up.
+// Options.WaitTimeout has passed. It may be called again, and is fast if all volumes are set up.
 //
 // After a timeout, the error contains each missing volume with the cause. Run continues to set up the volumes until Release
 // is called, and the caller can call Prepare again for the result. If the pod cannot use a claim, Prepare returns the error

@@ -126,8 +126,8 @@ type file struct {
 func openFile(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
 
 // changeFile corrects group and mode of a file, and reports whether that was necessary. st contains the current attributes
-// of the file. If the group cannot be changed, changeFile still changes the mode. It records errors under the path of the
-// entry name in dir.
+// of the file. If the group cannot be changed, changeFile still changes the mode. dir and name identify the file in recorded
+// errors.
 func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.isCorrect(st) {
 		return false

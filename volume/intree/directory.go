@@ -55,8 +55,8 @@ func createDir(dir string) error {
 	return os.Chmod(dir, 0o777)
 }
 
-// tmpfsMounter returns a function that mounts a tmpfs of at most size bytes on dir; zero means no limit. The tmpfs is not
-// swapped, if the kernel supports the option noswap.
+// tmpfsMounter returns a function that mounts a tmpfs on a directory. size is the maximum size of the tmpfs in bytes; zero
+// means no limit. The tmpfs is not swapped, if the kernel supports the option noswap.
 func tmpfsMounter(size int64) func(ctx context.Context, dir string) error {
 	return func(_ context.Context, dir string) error {
 		return mount.Tmpfs(dir, mount.TmpfsOptions{Size: size, NoSwap: true})
