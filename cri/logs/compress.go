@@ -129,7 +129,7 @@ func (k *logKeeper) setCompressing(name string, stop context.CancelFunc) {
 // gzipFile compresses the file at path to the file at compressedPath, removes the original, and returns the compressed size.
 // The compressed file appears only when it is complete and synced to disk.
 func (k *logKeeper) gzipFile(ctx context.Context, path, compressedPath string) (size int64, err error) {
-	source, info, err := openUnlinked(path)
+	source, info, err := openNoFollow(path)
 	if err != nil {
 		return 0, err
 	}

@@ -31,8 +31,8 @@ func openRegular(path string) (*os.File, error) {
 	return file, nil
 }
 
-// openUnlinked opens a rotated log file. It returns an error for a symbolic link, which could lead to any file of the host.
-func openUnlinked(path string) (*os.File, fs.FileInfo, error) {
+// openNoFollow opens a rotated log file. It returns an error for a symbolic link, which could lead to any file of the host.
+func openNoFollow(path string) (*os.File, fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, nil, err

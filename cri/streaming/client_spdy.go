@@ -57,7 +57,7 @@ func (s *session) openSPDY(w http.ResponseWriter, opts cri.StreamOptions, protoc
 	}
 	c := &spdyClient{
 		client: &client{conn: conn, closed: make(chan struct{})}, protocol: protocol, tty: opts.TTY, ready: make(chan struct{}),
-		wanted: wantedStreams(opts, protocol), streams: map[string]*spdy.Stream{},
+		wanted: requiredStreams(opts, protocol), streams: map[string]*spdy.Stream{},
 	}
 	mux, err := spdy.New(conn.newReader(), conn, spdy.Options{Accept: c.acceptStream, Buffer: streamBuffer, MaxStreams: 8})
 	if err != nil {
@@ -84,9 +84,9 @@ func (s *session) openSPDY(w http.ResponseWriter, opts cri.StreamOptions, protoc
 	return c.client, true, nil
 }
 
-// wantedStreams returns the streams that the client must open: the entry of a stream type is true if opts or the protocol
+// requiredStreams returns the streams that the client must open: the entry of a stream type is true if opts or the protocol
 // requires such a stream.
-func wantedStreams(opts cri.StreamOptions, protocol string) map[string]bool {
+func requiredStreams(opts cri.StreamOptions, protocol string) map[string]bool {
 	return map[string]bool{
 		typeError: true, typeStdin: opts.Stdin, typeStdout: opts.Stdout, typeStderr: opts.Stderr,
 		typeSize: opts.TTY && (protocol == upgrade.ChannelV4 || protocol == upgrade.ChannelV3),
