@@ -64,9 +64,9 @@ func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	return res
 }
 
-// markNothingMade wraps err in a [FinalError] if the node had nothing of the volume before the step. The caller must ensure
+// markFinal wraps err in a [FinalError] if the node had nothing of the volume before the step. The caller must ensure
 // that the step has not changed the node either.
-func (pc *pluginCall) markNothingMade(err error) error {
+func (pc *pluginCall) markFinal(err error) error {
 	if pc.prior.absent {
 		return &FinalError{Err: err}
 	}

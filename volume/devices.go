@@ -73,8 +73,8 @@ func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
-// isUnwanted reports whether no pod needs the device any more: no volume on it has the desired state plan.Mounted.
-func (t *deviceTable) isUnwanted(dev *device) bool {
+// isUnneeded reports whether no pod needs the device any more: no volume on it has the desired state plan.Mounted.
+func (t *deviceTable) isUnneeded(dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Desired == plan.Mounted {
 			return false

@@ -79,7 +79,7 @@ func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 		if e.plan.Step == plan.SetUp || e.plan.Step == plan.Remount {
 			e.cancel()
 		}
-		if d := e.device; d != nil && d.plan.Step == plan.Stage && v.devices.isUnwanted(d) {
+		if d := e.device; d != nil && d.plan.Step == plan.Stage && v.devices.isUnneeded(d) {
 			d.cancel()
 		}
 	}

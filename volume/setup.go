@@ -35,7 +35,7 @@ func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *res
 		res.err = pc.checkUsable()
 	}
 	if res.err != nil {
-		res.err = pc.markNothingMade(res.err)
+		res.err = pc.markFinal(res.err)
 		return
 	}
 	if pc.kind == plan.SetUp || pc.shouldUpdate(plugin) {

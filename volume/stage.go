@@ -34,17 +34,17 @@ func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path stri
 			pc.opts.Logger.Info("claim is unavailable: the staged volume is used", "pod", pc.pod, "volume", pc.volume.Name, "error", err)
 			return "", nil
 		}
-		return "", pc.markNothingMade(err)
+		return "", pc.markFinal(err)
 	}
 	if err := pc.checkUsable(); err != nil {
-		return "", pc.markNothingMade(err)
+		return "", pc.markFinal(err)
 	}
 	if pc.mustAttach() {
 		limited, cancel := context.WithTimeout(ctx, pc.opts.AttachTimeout)
 		path, err = pc.opts.Attacher.WaitForAttach(limited, pc.volume)
 		cancel()
 		if err != nil {
-			return "", pc.markNothingMade(&attachError{err})
+			return "", pc.markFinal(&attachError{err})
 		}
 		pc.volume.DevicePath = path
 	}

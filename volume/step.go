@@ -144,7 +144,7 @@ func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	if res.err == nil && s.call.kind == plan.Unstage && d.plan.Phase != plan.Absent {
 		d.err = plan.ErrHungCall
 	}
-	if s.call.kind == plan.Stage && s.volumes.devices.isUnwanted(d) {
+	if s.call.kind == plan.Stage && s.volumes.devices.isUnneeded(d) {
 		d.err = nil // no pod waits for the device any more
 	}
 	switch {

@@ -93,7 +93,7 @@ func (v *Volumes) namesInUse() []string {
 	defer v.mu.Unlock()
 	var names []string
 	for name, d := range v.devices.byName {
-		if d.spec.Attachable && (d.plan.Phase != plan.Absent || !v.devices.isUnwanted(d)) {
+		if d.spec.Attachable && (d.plan.Phase != plan.Absent || !v.devices.isUnneeded(d)) {
 			names = append(names, name)
 		}
 	}

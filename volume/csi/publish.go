@@ -24,16 +24,16 @@ func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, er
 	defer cancel()
 	op, err := p.beginOperation(ctx, &vol)
 	if err != nil {
-		return useRecovered(&vol, volume.Mount{}, markNothingMade(&vol, isPublished, err))
+		return useRecovered(&vol, volume.Mount{}, markFinal(&vol, isPublished, err))
 	}
 	defer op.client.close()
 	m := volume.Mount{HostPath: publishPath(&vol), ReadOnly: op.spec.readOnly, UpdatePeriodically: op.policy.requiresRepublish}
 	if err := op.policy.checkMode(op.spec.driver, op.spec.mode); err != nil && !op.spec.block { // as in the kubelet
-		return m, markNothingMade(&vol, isPublished, err)
+		return m, markFinal(&vol, isPublished, err)
 	}
 	u, err := p.publishParams(ctx, op, &vol)
 	if err != nil {
-		return useRecovered(&vol, m, markNothingMade(&vol, isPublished, err))
+		return useRecovered(&vol, m, markFinal(&vol, isPublished, err))
 	}
 	if err := p.prepareDir(op, &vol, m.HostPath); err != nil {
 		return m, err

@@ -47,10 +47,10 @@ func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *op
 	return op, nil
 }
 
-// markNothingMade wraps err in a [volume.FinalError]. err is the error of an operation that has not called its driver. If
-// the function exists reports that an earlier operation may have left the volume on the node, markNothingMade returns err
+// markFinal wraps err in a [volume.FinalError]. err is the error of an operation that has not called its driver. If
+// the function exists reports that an earlier operation may have left the volume on the node, markFinal returns err
 // unwrapped.
-func markNothingMade(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
+func markFinal(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
 	if vol.Update || vol.Recovered {
 		return err
 	}
@@ -111,12 +111,12 @@ func (p *Plugin) Stage(ctx context.Context, vol volume.Volume) error {
 	defer cancel()
 	op, err := p.beginOperation(ctx, &vol)
 	if err != nil {
-		return markNothingMade(&vol, isStaged, err)
+		return markFinal(&vol, isStaged, err)
 	}
 	defer op.client.close()
 	u, err := p.stageParams(ctx, op, &vol)
 	if err != nil {
-		return markNothingMade(&vol, isStaged, err)
+		return markFinal(&vol, isStaged, err)
 	}
 	if op.spec.block { // the kubelet finds a block volume by its data, staged or not
 		if err := p.saveBlockData(op, &vol); err != nil {

@@ -22,7 +22,7 @@ const maxStale = 100
 // bindSubPath creates the bind mount for Prepare. The caller has checked request.SubPath.
 func bindSubPath(ctx context.Context, request Request) error {
 	failed := func(op string, err error) error {
-		return &Error{SubPath: request.SubPath, Op: op, Err: removePaths(err)}
+		return &Error{SubPath: request.SubPath, Op: op, Err: sanitizeError(err)}
 	}
 	if err := ctx.Err(); err != nil {
 		return failed("open the volume", err)
@@ -60,9 +60,9 @@ func bindSubPath(ctx context.Context, request Request) error {
 	return nil
 }
 
-// removePaths returns an error with the cause of err but without paths of the host: the errno in err, or the error of a
+// sanitizeError returns an error with the cause of err but without paths of the host: the errno in err, or the error of a
 // context. Any other error is replaced by "internal error".
-func removePaths(err error) error {
+func sanitizeError(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
