@@ -61,8 +61,9 @@ func (c *logChain) closeFiles() {
 	}
 }
 
-// openFirst opens the first file to read: the oldest rotated file if IncludeRotated is set, else the current file. It skips
-// the lines before the last TailLines lines.
+// openFirst opens the first file to read. Without IncludeRotated this is the current file. With IncludeRotated it is the
+// oldest rotated file or, if TailLines is set, the file in which the last TailLines lines start. openFirst skips the lines
+// before these lines.
 func (c *logChain) openFirst(ctx context.Context) error {
 	found, err := listRotated(c.path)
 	if err != nil {
