@@ -48,6 +48,7 @@ func (t *Tree) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Reso
 			n = t.ensureChild(n, name)
 		}
 		n.limits = next
+		t.cpuDivided = false
 		t.enforceLimits(n)
 		return nil
 	})

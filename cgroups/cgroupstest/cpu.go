@@ -23,6 +23,7 @@ func (t *Tree) SetCPU(pid int, cpus float64) error {
 		return fmt.Errorf("process %d: demand of %g CPUs: %w", pid, cpus, syscall.EINVAL)
 	}
 	return t.withProc(pid, func(pr *proc) error {
+		t.cpuDivided = t.cpuDivided && pr.demand == cpus
 		pr.demand = cpus
 		return nil
 	})
@@ -33,17 +34,19 @@ func (t *Tree) SetCPU(pid int, cpus float64) error {
 // pressure.
 //
 // The CPUs of the machine, Options.CPUs, are divided among the root's children and processes by their weights, and the share of
-// each cgroup among its own children and processes. None gets more than its demand or its quota; the rest is divided among the
-// others again. A thread has the weight of a cgroup with cpu.weight 100.
+// each cgroup among its own children and processes. None gets more than its demand; the rest is divided among the others again. A
+// thread has the weight of a cgroup with cpu.weight 100. A cgroup whose quota is used up gets nothing until its period ends, and then
+// runs first for a tick. All periods begin at the same time.
 func (t *Tree) Schedule(d time.Duration) {
 	if d <= 0 {
 		return
 	}
 	_ = t.lockAndNotify(func() error {
-		t.sumDemand(t.root, false)
-		t.root.cpu.got = t.root.cpu.limit
-		t.divideCPU(t.root)
-		t.root.countCPU(d)
+		if !t.cpuDivided {
+			t.dividePeriod()
+			t.cpuDivided = true
+		}
+		t.root.countCPU(d, t.numCPU())
 		if t.opts.Mode == V2 {
 			t.root.countStall(d)
 			t.firePressure()
@@ -52,85 +55,212 @@ func (t *Tree) Schedule(d time.Duration) {
 	})
 }
 
-// cpuShare is the result of one Schedule call for a cgroup or a process. All rates are in CPUs.
+// cpuShare is the share of a cgroup or a process in the CPUs of the machine. All rates are in CPUs.
 type cpuShare struct {
 	weight  float64
 	threads float64 // runnable threads, if each waits until it has a CPU
-	wanted  float64 // rate without competition and without a quota of its own
-	limit   float64 // wanted, or the quota if that is lower
-	got     float64 // the rate that it gets
+	wanted  float64 // rate without competition and without quotas
+	got     float64 // average rate
 	// throttled is the fraction of the time in which the quota of the cgroup stops its processes.
 	throttled float64
+
+	free float64 // rate in the last phase in which the quota did not limit it; zero: there was none
+	left float64 // quota that is left in the period: CPUs × periods; negative: there is no quota
+	// In the present phase:
+	runnable    float64 // highest rate that the quotas of its children permit
+	limit, rate float64 // highest and actual rate
+	priority    float64 // weight
 }
 
-// sumDemand computes weight, threads, wanted and limit of cgroup, its descendants and their processes. frozen means that an
-// ancestor is frozen.
-func (t *Tree) sumDemand(cgroup *node, frozen bool) {
-	frozen = frozen || cgroup.frozen
-	s := cpuShare{weight: cgroup.limits.cpuWeight(t.opts.Mode)}
-	for _, pr := range cgroup.procs {
-		pr.cpu = cpuShare{weight: 100}
+// phases is the number of parts of a quota period. In each part all rates are constant.
+const phases = 20
+
+// dividePeriod computes the shares of all cgroups and processes in one quota period, part by part: a cgroup runs until its quota is
+// used up, and others get its CPUs then.
+//
+// A cgroup that was throttled at the end of the last period first runs for a tick of the scheduler before all others, which have not
+// waited. Which cgroups these are is the result of a first division without such a tick.
+func (t *Tree) dividePeriod() {
+	t.root.sumDemand(t.numCPU(), t.opts.Mode, false)
+	t.dividePhases(0)
+	if t.root.markResumed() {
+		t.root.sumDemand(t.numCPU(), t.opts.Mode, false)
+		t.dividePhases(min(0.5, float64(t.opts.Tick)/float64(cgroups.DefaultPeriod*time.Microsecond)))
+	}
+}
+
+// dividePhases adds the rates of all phases of a period to the shares. In the first part of the period, of the length head, cgroups that
+// resume run before all others.
+func (t *Tree) dividePhases(head float64) {
+	t.root.cpu.rate = 0
+	for phase := range phases + 1 {
+		begin, length := head+float64(phase-1)*(1-head)/phases, (1-head)/phases
+		if phase == 0 {
+			begin, length = 0, head
+		}
+		if length == 0 {
+			continue
+		}
+		t.root.limitRates(length)
+		t.root.cpu.rate = t.root.cpu.limit
+		divideCPU(t.root, phase == 0)
+		if rest := 1 - begin; phase > 0 && !t.root.exhausts(rest) { // these rates last until the period ends
+			t.root.spend(rest, length)
+			return
+		}
+		t.root.spend(length, length)
+	}
+}
+
+// markResumed sets resumes of n and its descendants: a cgroup that was throttled, and one all of whose threads are in such cgroups. It
+// reports whether there is any.
+func (n *node) markResumed() (found bool) {
+	n.resumes = n.cpu.throttled > 0
+	waiting := 0.0
+	for _, c := range n.children {
+		found = c.markResumed() || found
+		if c.resumes {
+			waiting += c.cpu.threads
+		}
+	}
+	n.resumes = n.resumes || waiting > 0 && waiting == n.cpu.threads
+	return found || n.resumes
+}
+
+// sumDemand computes weight, threads and wanted of n, its descendants and their processes, on a machine with this many CPUs. frozen
+// means that an ancestor is frozen.
+func (n *node) sumDemand(cpus float64, mode Mode, frozen bool) {
+	frozen = frozen || n.frozen
+	s := cpuShare{weight: n.limits.cpuWeight(mode), left: -1}
+	for _, pr := range n.procs {
+		pr.cpu = cpuShare{weight: threadWeight}
 		if !frozen && pr.demand > 0 {
 			pr.cpu.threads = math.Ceil(pr.demand)
 			pr.cpu.weight *= pr.cpu.threads
-			pr.cpu.wanted = min(pr.demand, t.numCPU())
+			pr.cpu.wanted = min(pr.demand, cpus)
 		}
-		pr.cpu.limit = pr.cpu.wanted
-		s.wanted += pr.cpu.limit
+		s.wanted += pr.cpu.wanted
 		s.threads += pr.cpu.threads
 	}
-	for _, c := range cgroup.children {
-		t.sumDemand(c, frozen)
-		s.wanted += c.cpu.limit
+	for _, c := range n.children {
+		c.sumDemand(cpus, mode, frozen)
+		s.wanted += c.cpu.wanted
 		s.threads += c.cpu.threads
 	}
-	s.wanted = min(s.wanted, t.numCPU())
-	s.limit = s.wanted
-	if cgroup.limits.quota != cgroups.Unlimited {
-		s.limit = min(s.limit, cgroup.limits.quotaCPUs())
+	s.wanted = min(s.wanted, cpus)
+	if n.limits.quota != cgroups.Unlimited {
+		s.left = n.limits.quotaCPUs()
 	}
-	cgroup.cpu = s
+	n.cpu = s
+}
+
+// limitRates computes the highest rates of n, its descendants and their processes in a phase of this length: no cgroup uses more than
+// what is left of its quota.
+func (n *node) limitRates(length float64) {
+	var sum float64
+	for _, pr := range n.procs {
+		pr.cpu.limit, pr.cpu.rate = pr.cpu.wanted, 0
+		sum += pr.cpu.limit
+	}
+	for _, c := range n.children {
+		c.limitRates(length)
+		sum += c.cpu.limit
+	}
+	n.cpu.rate = 0
+	n.cpu.runnable = min(n.cpu.wanted, sum)
+	if n.cpu.limit = n.cpu.runnable; n.cpu.left >= 0 {
+		n.cpu.limit = min(n.cpu.limit, n.cpu.left/length)
+	}
+}
+
+// exhausts reports whether n or a descendant uses its quota up in the given part of a period, at the present rates.
+func (n *node) exhausts(rest float64) bool {
+	if n.cpu.left >= 0 && n.cpu.rate > 0 && n.cpu.rate*rest > n.cpu.left+negligible {
+		return true
+	}
+	return slices.ContainsFunc(n.children, func(c *node) bool { return c.exhausts(rest) })
+}
+
+// spend adds a part of a period at the present rates to the shares of n, its descendants and their processes. phase is the length of the
+// phase for which the rates were limited.
+func (n *node) spend(length, phase float64) {
+	s := &n.cpu
+	if s.left >= 0 && s.threads > 0 {
+		if s.runnable > s.left/phase+negligible { // its own quota limits it, and not those of its children
+			s.throttled += length * (1 - min(1, s.rate/s.throttledRate()))
+		}
+		if s.left > s.rate*length+negligible {
+			s.free = s.rate
+		}
+		s.left = max(0, s.left-s.rate*length)
+	}
+	s.got += s.rate * length
+	for _, pr := range n.procs {
+		pr.cpu.got += pr.cpu.rate * length
+	}
+	for _, c := range n.children {
+		c.spend(length, phase)
+	}
+}
+
+// throttledRate returns the rate at which a cgroup runs before it is throttled. If that is unknown, because the quota is used up in
+// the first phase, it is the rate without competition.
+func (s *cpuShare) throttledRate() float64 {
+	if s.free > 0 {
+		return s.free
+	}
+	return s.wanted
 }
 
 // numCPU returns the number of CPUs of the machine.
 func (t *Tree) numCPU() float64 { return float64(max(t.opts.CPUs, 1)) }
 
-// cpuWeight returns the weight of a cgroup in units of cpu.weight, where a thread has 100.
+// threadWeight is the weight of a thread in units of cpu.weight.
+const threadWeight = 100
+
+// cpuWeight returns the weight of a cgroup in units of cpu.weight.
 func (l *limits) cpuWeight(mode Mode) float64 {
 	if mode == V1 {
-		return float64(l.weight) * 100 / 1024
+		return float64(l.weight) * threadWeight / 1024
 	}
 	return float64(l.weight)
 }
 
-// divideCPU divides the rate that cgroup gets among its children and processes.
-func (t *Tree) divideCPU(cgroup *node) {
-	var shares []*cpuShare
+// resumeFactor is the factor for the weight of a cgroup that runs before all others.
+const resumeFactor = 1e6
+
+// divideCPU divides the rate of cgroup among its children and processes. With resume, children that resume come first.
+func divideCPU(cgroup *node, resume bool) {
+	shares := make([]*cpuShare, 0, len(cgroup.procs)+len(cgroup.children))
 	for _, pr := range cgroup.procs {
 		if pr.cpu.limit > 0 {
+			pr.cpu.priority = pr.cpu.weight
 			shares = append(shares, &pr.cpu)
 		}
 	}
 	for _, c := range cgroup.children {
 		if c.cpu.limit > 0 {
+			c.cpu.priority = c.cpu.weight
+			if resume && c.resumes {
+				c.cpu.priority *= resumeFactor
+			}
 			shares = append(shares, &c.cpu)
 		}
 	}
-	divideFairly(shares, cgroup.cpu.got)
+	divideFairly(shares, cgroup.cpu.rate)
 	for _, c := range cgroup.children {
-		if c.cpu.got > 0 {
-			c.cpu.throttled = c.throttledFraction(shares, t.numCPU())
-			t.divideCPU(c)
+		if c.cpu.rate > 0 {
+			divideCPU(c, resume)
 		}
 	}
 }
 
-// divideFairly sets got of all shares: capacity in proportion to the weights, but at most the limit of each. The unused part of a
+// divideFairly sets the rates of all shares: capacity in proportion to the priorities, but at most the limit of each. The unused part of a
 // limited share is divided among the remaining shares again.
 func divideFairly(shares []*cpuShare, capacity float64) {
 	order := slices.Clone(shares)
 	slices.SortStableFunc(order, func(a, b *cpuShare) int {
-		switch x, y := a.limit*b.weight, b.limit*a.weight; { // limit per weight
+		switch x, y := a.limit*b.priority, b.limit*a.priority; { // limit per weight
 		case x < y:
 			return -1
 		case x > y:
@@ -140,53 +270,26 @@ func divideFairly(shares []*cpuShare, capacity float64) {
 	})
 	var weights float64
 	for _, s := range order {
-		weights += s.weight
+		weights += s.priority
 	}
 	for _, s := range order {
-		s.got = min(s.limit, capacity*s.weight/weights)
-		capacity -= s.got
-		weights -= s.weight
+		s.rate = min(s.limit, capacity*s.priority/weights)
+		capacity -= s.rate
+		weights -= s.priority
 	}
 }
 
 // negligible is a difference between two rates that rounding explains.
 const negligible = 1e-9
 
-// throttledFraction returns the fraction of each quota period in which n is throttled. Without its quota n would run at a higher
-// rate, and at this rate it uses its quota up before the period ends. shares are those of its parent.
-func (n *node) throttledFraction(shares []*cpuShare, cpus float64) float64 {
-	s := &n.cpu
-	if s.limit >= s.wanted-negligible || s.got < s.limit-negligible {
-		return 0
-	}
-	unlimited := make([]*cpuShare, 0, len(shares))
-	var capacity float64
-	active := *s
-	active.limit = s.wanted
-	for _, other := range shares {
-		capacity += other.got
-		if other != s {
-			copied := *other
-			unlimited = append(unlimited, &copied)
-		}
-	}
-	unlimited = append(unlimited, &active)
-	idle := cpus - capacity // CPUs that no process of the parent uses; another cgroup may use them
-	divideFairly(unlimited, capacity+max(idle, 0))
-	if active.got <= s.got+negligible {
-		return 0
-	}
-	return 1 - s.got/active.got
-}
-
-// countCPU adds CPU time, quota periods and throttling of the duration d to the counters of n and its descendants. It returns the
-// added CPU time of n in nanoseconds.
-func (n *node) countCPU(d time.Duration) (used uint64) {
+// countCPU adds CPU time, quota periods and throttling of the duration d to the counters of n and its descendants, on a machine with
+// this many CPUs. It returns the added CPU time of n in nanoseconds.
+func (n *node) countCPU(d time.Duration, cpus float64) (used uint64) {
 	for _, pr := range n.procs {
 		used += uint64(math.Round(pr.cpu.got * float64(d)))
 	}
 	for _, c := range n.children {
-		used += c.countCPU(d)
+		used += c.countCPU(d, cpus)
 	}
 	u := &n.usage.cpu
 	u.Usage += used
@@ -202,7 +305,7 @@ func (n *node) countCPU(d time.Duration) (used uint64) {
 	u.Periods += periods
 	if n.cpu.throttled > 0 {
 		u.Throttled += periods
-		u.ThrottledTime += uint64(n.cpu.throttled * min(n.cpu.threads, n.cpu.wanted+1) * float64(d))
+		u.ThrottledTime += uint64(n.cpu.throttled * min(n.cpu.threads, cpus) * float64(d)) // each CPU with a thread counts
 	}
 	return used
 }

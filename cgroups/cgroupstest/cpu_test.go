@@ -125,8 +125,8 @@ func TestScheduleThrottlesLaterWhenOthersCompete(t *testing.T) {
 	n.tree.Schedule(10 * time.Second)
 	assert.InDelta(t, 2, n.used("limited"), 1e-6)
 	assert.InDelta(t, 8, n.used("free"), 1e-6)
-	assert.InDelta(t, 6, time.Duration(n.stat("limited").ThrottledTime).Seconds(), 1e-6,
-		"it runs at half a CPU until its quota is used up after 40 ms")
+	assert.InDelta(t, 6.4, time.Duration(n.stat("limited").ThrottledTime).Seconds(), 1e-4,
+		"it first resumes for a tick of 4 ms, and runs at half a CPU until its quota of 20 ms is used up after 36 ms")
 }
 
 func TestQuotaAboveFairShareDoesNotThrottle(t *testing.T) {

@@ -28,6 +28,7 @@ func (t *Tree) Remove(ctx context.Context, p cgroups.Path) error {
 		for size, h := range n.usage.hugetlb {
 			n.addHugetlb(size, -int64(h.Current), 0)
 		}
+		t.cpuDivided = false
 		i, _ := n.parent.searchChild(n.name)
 		n.parent.children = slices.Delete(n.parent.children, i, i+1)
 		return nil
@@ -63,7 +64,7 @@ func (t *Tree) setFrozen(ctx context.Context, op string, p cgroups.Path, frozen 
 		if err != nil {
 			return err
 		}
-		n.frozen = frozen
+		n.frozen, t.cpuDivided = frozen, false
 		return nil
 	})
 }

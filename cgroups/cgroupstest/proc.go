@@ -213,6 +213,7 @@ func (t *Tree) countRefusedFork(cgroup, full *node) {
 
 func (t *Tree) addProc(n *node, p Proc) *proc {
 	t.lastPID++
+	t.cpuDivided = false
 	pr := &proc{pid: t.lastPID, name: p.Name, adj: p.OOMScoreAdj, node: n, index: len(n.procs)}
 	t.procs[pr.pid] = pr
 	n.procs = append(n.procs, pr)
@@ -235,6 +236,7 @@ func (t *Tree) removeProc(process *proc) {
 	process.node.addMemory(-process.memory)
 	process.addSwap(-process.swapped)
 	delete(t.procs, process.pid)
+	t.cpuDivided = false
 	n := process.node
 	last := n.procs[len(n.procs)-1]
 	n.procs[process.index], last.index = last, process.index

@@ -42,6 +42,7 @@ type Options struct {
 	Memory        int64                 // bytes of memory of the machine; zero: unlimited
 	Swap          int64                 // bytes of swap of the machine; zero: none
 	CPUs          int                   // CPUs that [Tree.Schedule] divides; zero: one
+	Tick          time.Duration         // tick of the scheduler, 1/CONFIG_HZ; zero: 4 ms
 	Tasks         int64                 // processes and threads that the machine can run; zero: unlimited
 	PageSize      int64                 // unit of memory in bytes; zero: 4096
 	HugepageSizes []string              // page sizes of the machine, for example "2MB"
@@ -62,6 +63,8 @@ type Tree struct {
 	kills   []KilledProc // not yet passed to Options.Killed
 
 	watchers []*watcher // in the order of their Watch calls
+
+	cpuDivided bool // the shares of the CPUs are those of the present processes, demands and limits
 }
 
 var (
@@ -76,7 +79,7 @@ var (
 
 // New returns a tree with an empty root.
 func New(opts Options) *Tree {
-	opts.PageSize = cmp.Or(opts.PageSize, 4096)
+	opts.PageSize, opts.Tick = cmp.Or(opts.PageSize, 4096), cmp.Or(opts.Tick, 4*time.Millisecond)
 	t := &Tree{opts: opts, procs: map[int]*proc{}}
 	t.root = t.newNode("", nil)
 	if opts.Memory > 0 {
@@ -112,6 +115,7 @@ type node struct {
 	hasPressure bool             // SetPressure was called for this cgroup or a descendant
 	usage       usage
 	cpu         cpuShare      // of the last Schedule call
+	resumes     bool          // it was throttled at the end of the last period, or all its threads were
 	periodRest  time.Duration // time since the last whole quota period
 }
 
