@@ -14,7 +14,7 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
 	bench bench-agent bench-api bench-cluster kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
 # Runs pods from manifests on the embedded runtime for DEMOTIME and prints a line per change.
@@ -101,6 +101,12 @@ test-vm: $(LAB)
 	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegration(Conformance|Cpuset|Hugetlb|Pressure|V2|Tree)' \
 		./cgroups/driver ./cgroups/podtree
+
+# Compares the model of a kernel in nodetest/machine with a real one on generated scenarios: CPU shares, throttling, OOM killer, memory.high. Takes
+# five minutes.
+kernel-model: $(LAB)
+	@$(LAB) deps; $(UML) true; \
+	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -v -run='^TestIntegrationKernel' ./nodetest/machine
 
 # Compares the kubelet's code with this library on generated pods. Builds much of the kubelet, which takes minutes the first time.
 conformance:

@@ -87,6 +87,7 @@ tests stats:       internal/rmtree cgroups/cgroupstest cgroups/driver cri/crites
 tests gc internal/gctest:       internal/gctest images images/credential cri/remote SYS
 tests cni:                      internal/cnitest API SYS
 tests cni/netns internal/isolated: SYS
+tests nodetest/machine: cgroups/driver SYS
 tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
 # The map has no code.

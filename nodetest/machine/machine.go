@@ -27,11 +27,12 @@ const (
 
 // Spec describes a [Machine]. The zero value is a machine with 4 CPUs, 8 GiB of memory, no swap, and a disk of 100 GiB.
 type Spec struct {
-	CPUs   int   // zero: 4
-	Memory int64 // bytes; zero: 8 GiB
-	Swap   int64 // bytes; zero: none
-	Tasks  int64 // most processes and threads; zero: 32,768
-	Disk   Disk  // logs, volumes, and without ImageDisk also images and writable layers
+	CPUs   int           // zero: 4
+	Memory int64         // bytes; zero: 8 GiB
+	Swap   int64         // bytes; zero: none
+	Tick   time.Duration // tick of the scheduler, 1/CONFIG_HZ; zero: 4 ms
+	Tasks  int64         // most processes and threads; zero: 32,768
+	Disk   Disk          // logs, volumes, and without ImageDisk also images and writable layers
 	// ImageDisk has the images and the writable layers of containers. Nil: they are on Disk.
 	ImageDisk *Disk
 
@@ -128,7 +129,7 @@ func New(spec Spec) (*Machine, error) {
 		m.disks[ImageDisk] = newDisk(*spec.ImageDisk)
 	}
 	m.tree = cgroupstest.New(cgroupstest.Options{
-		CPUs: spec.CPUs, Memory: spec.Memory, Swap: spec.Swap, Tasks: spec.Tasks, Killed: spec.Killed, WeightFormula: cgroups.WeightLogQuadratic,
+		CPUs: spec.CPUs, Tick: spec.Tick, Memory: spec.Memory, Swap: spec.Swap, Tasks: spec.Tasks, Killed: spec.Killed, WeightFormula: cgroups.WeightLogQuadratic,
 	})
 	return m, nil
 }
