@@ -47,6 +47,6 @@ const (
 	ruleReclaimV1  = "Reclaimer: On v1 and on kernels without the file the error wraps [errors.ErrUnsupported]."
 	ruleWatch      = "Watcher: Watch calls fn each time one of the triggers fires, never concurrently"
 	ruleWatchEnds  = "Watcher: until ctx ends; then it returns nil."
-	ruleRange      = "Resources: returns an error that names the first field with a value that no kernel accepts."
+	ruleRange      = "Resources: returns an error that names the first field whose value no kernel accepts."
 	ruleValidate   = "Path: Callers check untrusted input with [Path.Validate], so that no \"..\" leads out of the tree."
 )
