@@ -18,8 +18,8 @@ const maxBody = 1 << 20
 // deadlineStep is the shortest time between two changes of a write deadline. Setting it for each log line would be slow.
 const deadlineStep = time.Second
 
-// limitBody limits the request body to maxBody bytes and the time for reading it to Options.BodyTimeout. It applies before the
-// handler runs, even if the handler never reads the body.
+// limitBody limits the size of the request body to maxBody, and the time for reading it to Options.BodyTimeout. It is called
+// before the handler, because the limits must also apply if the handler never reads the body.
 func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -79,8 +79,8 @@ func (w *stallWriter) Flush() {
 // Unwrap returns the wrapped ResponseWriter, as [http.ResponseController] requires.
 func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// withStallTimeout returns a handler that calls h. If the client does not accept data for Options.StallTimeout, the connection
-// fails. The timeout also covers the data that net/http writes after h has returned.
+// withStallTimeout wraps h with a timeout for slow clients. If the client accepts no data for Options.StallTimeout, the
+// connection fails. The timeout also covers the data that net/http writes after h has returned.
 func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.o.StallTimeout}
@@ -92,20 +92,20 @@ func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 
 type handlerFunc = func(http.ResponseWriter, *http.Request, params)
 
-// routeWithStallTimeout is withStallTimeout for the handler of a route.
+// routeWithStallTimeout wraps the handler of a route like withStallTimeout.
 func (s *Server) routeWithStallTimeout(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler(w, r, p) })).ServeHTTP(w, r)
 	}
 }
 
-// longRunning wraps the handler of requests that may last forever, such as followed logs. It sets the stall timeout, and cancels
-// the request when Server.Run ends.
+// longRunning wraps a handler of requests that may last forever, such as followed logs. It sets the stall timeout, and
+// cancels the request when [Server.Run] stops.
 func (s *Server) longRunning(handler handlerFunc) handlerFunc {
 	return s.cancelOnStop(s.routeWithStallTimeout(handler))
 }
 
-// cancelOnStop returns a handler that calls handler with a context that is canceled when Server.Run ends.
+// cancelOnStop wraps a handler so that the context of each request is canceled when [Server.Run] stops.
 func (s *Server) cancelOnStop(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		ctx, cancel := context.WithCancelCause(r.Context())
@@ -127,8 +127,8 @@ type longRequests struct {
 	canceled bool
 }
 
-// addRequest tracks a long-running request, so that cancelAll calls its cancel function. After cancelAll, addRequest calls cancel
-// at once. The returned function ends the tracking.
+// addRequest registers the cancel function of a long-running request for cancelAll. After cancelAll, it calls cancel at
+// once. The caller must call remove when the request ends.
 func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,7 @@ func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()
 	}
 }
 
-// cancelAll cancels all tracked requests, and makes addRequest cancel later requests at once.
+// cancelAll cancels all registered requests. From then on, addRequest cancels each new request at once.
 func (l *longRequests) cancelAll() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,8 @@ type countedConn struct {
 	once       sync.Once     // for removing the connection from the counts
 }
 
-// Accept returns the next connection. If maxAll connections are open, it closes the new connection and waits for another.
+// Accept returns the next connection. While maxAll connections are open, it closes each new connection and continues to
+// wait.
 func (l *connLimiter) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -59,8 +60,9 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	}
 }
 
-// addConn counts accepted as an open connection, and returns it as c. c is nil if maxAll connections are open: the caller must
-// close accepted. If oldest is not nil, too many connections are unauthenticated: the caller must close oldest.
+// addConn counts the accepted connection as open, and returns it as c. If maxAll connections are open, it returns nil, and
+// the caller must close the accepted connection. If too many connections are unauthenticated, it also returns the oldest of
+// them, which the caller must close.
 func (l *connLimiter) addConn(accepted net.Conn) (c, oldest *countedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,7 +100,8 @@ func (c *countedConn) Close() error {
 
 type connKey struct{}
 
-// withConn stores conn in ctx, the base context of all its requests. authenticatedHandler reads it.
+// withConn returns ctx with the value conn. It is the base context of all requests on this connection; authenticatedHandler
+// reads the value.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = inner.NetConn()

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// serveProfile serves the profiles of [net/http/pprof] at the paths below /debug/pprof/.
+// serveProfile responds with the profiles of [net/http/pprof], at the paths below /debug/pprof/.
 func serveProfile(w http.ResponseWriter, r *http.Request, _ params) {
 	switch strings.TrimPrefix(r.URL.Path, "/debug/pprof/") {
 	case "profile":
@@ -56,7 +56,8 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// parseVerbosity converts a klog verbosity to a slog level. 0 to 2 are Info, 3 and 4 are Debug. From 5 on each step is one level lower.
+// parseVerbosity converts a klog verbosity to a slog level. The verbosities 0 to 2 mean Info, 3 and 4 mean Debug. Each
+// further step is one level lower.
 func parseVerbosity(verbosity string) (slog.Level, error) {
 	v, err := strconv.ParseUint(verbosity, 10, 32)
 	switch {

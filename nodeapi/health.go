@@ -16,8 +16,8 @@ import (
 
 func alwaysHealthy(context.Context) error { return nil }
 
-// allChecks returns the health checks log and syncloop, which the kubelet also has, and Options.HealthChecks. Source:
-// InstallAuthNotRequiredHandlers in pkg/kubelet/server/server.go.
+// allChecks returns all health checks: log and syncloop, which the kubelet also has, and those in Options.HealthChecks.
+// Source: InstallAuthNotRequiredHandlers in pkg/kubelet/server/server.go.
 func (s *Server) allChecks() []HealthCheck {
 	syncLoop := s.o.SyncLoop
 	if syncLoop == nil {
@@ -26,8 +26,8 @@ func (s *Server) allChecks() []HealthCheck {
 	return slices.Concat([]HealthCheck{{"log", alwaysHealthy}, {"syncloop", syncLoop}}, s.o.HealthChecks)
 }
 
-// addHealthChecks adds to r the page /healthz, which runs the check ping and all extra checks, and a page per check. Source:
-// InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.
+// addHealthChecks adds the page /healthz to r, which runs the check ping and the extra checks. It also adds a page for each
+// check, such as /healthz/ping. Source: InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.
 func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
 	all := slices.Concat([]HealthCheck{{"ping", alwaysHealthy}}, extra)
 	r.addHandler("/healthz", s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serveHealth(w, req, all) })))
@@ -42,8 +42,9 @@ func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
 	}
 }
 
-// serveHealth runs all checks, except those named by the query parameter exclude. The response names the failed checks without
-// their errors, which may be confidential. An error is only on the page of its check, such as /healthz/ping.
+// serveHealth runs all checks, except the checks in the query parameter exclude. If checks fail, the response has their
+// names without their errors, which may be confidential. Only the page of a single check, such as /healthz/ping, has its
+// error.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []HealthCheck) {
 	query := r.URL.Query()
 	var lines strings.Builder
@@ -84,8 +85,8 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []Healt
 	_, _ = io.WriteString(w, lines.String()+"healthz check passed\n")
 }
 
-// validateChecks returns an error if a check lacks its function, or if its name cannot be the path of its page, because the name
-// is taken or is not a valid path element.
+// validateChecks returns an error if a check has no function, or if its name cannot be used as the last part of
+// /healthz/NAME. A name must be unique and a valid path element.
 func validateChecks(all []HealthCheck) error {
 	taken := []string{"ping", "log", "syncloop"}
 	for i, c := range all {

@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// ListenAll listens on TCP addresses such as "127.0.0.1:10248", for the endpoints of [Server.Run]. The results are in the order
-// of addresses. If one address fails, it closes all listeners and returns the error.
+// ListenAll listens on TCP addresses such as "127.0.0.1:10248". It returns one listener per address, in the same order, for
+// the endpoints of [Server.Run]. If one address fails, it closes all listeners and returns the error.
 func ListenAll(ctx context.Context, addresses ...string) (listeners []net.Listener, err error) {
 	for _, address := range addresses {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

@@ -23,8 +23,10 @@ type queryError struct {
 func (e *queryError) Error() string { return e.text }
 
 // parseLogOptions parses the query of a request for /containerLogs. Old clients send the parameter tail, which overrides
-// tailLines; "all" means all lines. On error, status is the HTTP status of the response: 400 for a query that cannot be decoded,
-// 422 for invalid values. Source: getContainerLogs in pkg/kubelet/server/server.go and ValidatePodLogOptions.
+// tailLines; "all" means all lines. On error, the result status is 400 if the query cannot be decoded, 422 if a value is
+// invalid.
+//
+// Source: getContainerLogs in pkg/kubelet/server/server.go and ValidatePodLogOptions.
 func parseLogOptions(query url.Values) (o *corev1.PodLogOptions, status int, err error) {
 	o = new(corev1.PodLogOptions)
 	if fail := decodeLogOptions(query, o); fail != nil {
@@ -66,7 +68,7 @@ type queryDecoder struct {
 
 func (d *queryDecoder) readString(name string) string { return d.query.Get(name) }
 
-// readBool returns the named parameter as a bool. An empty value is true. Only 0, false and a missing parameter are false.
+// readBool returns a query parameter as a bool. It is false if the parameter is missing, 0 or false. An empty value is true.
 func (d *queryDecoder) readBool(name string) bool {
 	value := d.query.Get(name)
 	return d.query.Has(name) && value != "0" && !strings.EqualFold(value, "false")
@@ -114,7 +116,7 @@ func areLogOptionsValid(opts *corev1.PodLogOptions) bool {
 	return opts.TailLines == nil
 }
 
-// sinceTime returns the time of the oldest log line that opts request. It is zero if opts request all lines.
+// sinceTime returns the time from which on log lines are requested by opts. It is zero if all lines are requested.
 func sinceTime(opts *corev1.PodLogOptions, now time.Time) (at time.Time) {
 	if opts.SinceSeconds != nil {
 		// A Duration is limited to 292 years.

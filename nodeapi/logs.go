@@ -133,7 +133,8 @@ func (l *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// scheduleFlush starts the timer that flushes the buffer, unless the timer is running. The caller holds mu.
+// scheduleFlush makes a timer flush the buffer after logLatency. If the timer is running already, it does nothing. The
+// caller holds mu.
 func (l *logWriter) scheduleFlush() {
 	if l.timer == nil {
 		l.timer = time.AfterFunc(logLatency, l.flushBuffer)
@@ -148,7 +149,7 @@ func (l *logWriter) flushBuffer() {
 	l.writeBuffer(true)
 }
 
-// writeBuffer writes the buffered lines to the response. If flush is true, it also sends the response data to the client. The
+// writeBuffer writes the buffered lines to the response. If flush is true, it also flushes the response to the client. The
 // caller holds mu.
 func (l *logWriter) writeBuffer(flush bool) {
 	if l.err == nil && len(l.buf) > 0 {

@@ -109,8 +109,8 @@ func (h *NodeLogs) serveRequest(w http.ResponseWriter, r *http.Request) {
 	h.serveFiles(w, r, false)
 }
 
-// serveFiles responds with a file or a directory listing of Options.Dir. If followLinks is true, symbolic links may lead out of
-// the directory.
+// serveFiles responds with a file or a directory listing of the log directory. If followLinks is true, symbolic links may
+// lead out of the directory.
 func (h *NodeLogs) serveFiles(w http.ResponseWriter, r *http.Request, followLinks bool) {
 	if followLinks {
 		http.FileServer(http.Dir(h.o.Dir)).ServeHTTP(w, r)
@@ -173,8 +173,8 @@ type limitedWriter struct {
 
 var errTooMuch = errors.New("the answer is too large")
 
-// Write writes p to the underlying writer. If p exceeds the remaining limit, it writes the part within the limit and a line about
-// the truncation, and returns an error.
+// Write writes p to the underlying writer. If p exceeds the remaining limit, it writes only the part within the limit and a
+// line about the truncation. It then returns an error.
 func (l *limitedWriter) Write(p []byte) (int, error) {
 	if l.remaining < 0 {
 		return 0, errTooMuch
@@ -192,7 +192,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// serviceLogPaths returns the paths, relative to the log directory, at which a service may have its log file.
+// serviceLogPaths returns the possible paths of a service's log file, relative to the log directory.
 func serviceLogPaths(service string) [3]string {
 	return [3]string{service, service + ".log", strings.Join([]string{service, service + ".log"}, "/")}
 }

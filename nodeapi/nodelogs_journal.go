@@ -22,8 +22,8 @@ const (
 	maxUnits  = 4 << 20         // bytes of the list of systemd units
 )
 
-// writeServiceLogs writes the logs of the services in query to out. A service with a systemd unit in the journal comes first,
-// from the journal. The logs of the other services are read from files.
+// writeServiceLogs writes the logs of the queried services to out. First it writes the logs of all services that have a
+// systemd unit in the journal. Then it writes the log files of the other services.
 func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, query *logquery.Query) {
 	var inJournal, inFiles []string
 	unitList := h.listUnits(ctx)
@@ -50,7 +50,8 @@ func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, query *l
 	}
 }
 
-// listUnits returns the systemd units that have entries in the journal, one per line. Without a journal the result is empty.
+// listUnits returns the systemd units that have entries in the journal, one per line. If the journal cannot be read, the
+// result is empty.
 func (h *NodeLogs) listUnits(ctx context.Context) string {
 	var out bytes.Buffer
 	cmd := h.journalCommand(ctx, "--field", "_SYSTEMD_UNIT")
@@ -64,8 +65,8 @@ func (h *NodeLogs) listUnits(ctx context.Context) string {
 	return out.String()
 }
 
-// writeJournal runs journalctl for services with the limits in query, and writes its output to out. It kills journalctl when ctx
-// ends.
+// writeJournal writes the journal of these services to out. It runs journalctl with the limits of the query, and kills it
+// when ctx ends.
 func (h *NodeLogs) writeJournal(ctx context.Context, out io.Writer, query *logquery.Query, services []string) {
 	cmd := h.journalCommand(ctx, query.JournalArguments(services)...)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -85,7 +86,8 @@ func (h *NodeLogs) journalCommand(ctx context.Context, args ...string) *exec.Cmd
 	return cmd
 }
 
-// writeServiceFile writes to out the first log file of service that exists, or a line with the error.
+// writeServiceFile writes the first existing log file of service to out. If there is none or it cannot be read, it writes a
+// line with the error.
 func (h *NodeLogs) writeServiceFile(ctx context.Context, out io.Writer, service string) {
 	err := h.copyFirst(ctx, out, service)
 	switch {

@@ -68,8 +68,8 @@ func (t *logTree) checkFile(name string) error {
 	return f.Close()
 }
 
-// openFile opens the named regular file or directory. If a symbolic link is replaced after it was checked, os.Root returns an
-// error, so that no file outside of the log directory is opened.
+// openFile opens a regular file or directory in the log directory. If a symbolic link is replaced after the check, os.Root
+// returns an error, so that no file outside of the directory is opened.
 func (t *logTree) openFile(name string) (*os.File, error) {
 	if name == "" {
 		name = "."
@@ -104,7 +104,7 @@ func (t *logTree) openFile(name string) (*os.File, error) {
 
 func isRegularOrDir(mode fs.FileMode) bool { return mode.IsRegular() || mode.IsDir() }
 
-// asNotExist adds fs.ErrNotExist to an ENOTDIR error, so that net/http responds with 404.
+// asNotExist adds fs.ErrNotExist to an ENOTDIR error, because net/http then responds with 404.
 func asNotExist(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
@@ -138,8 +138,8 @@ func (t *logTree) resolveLinks(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// firstLink finds the shortest prefix of name that is a symbolic link. It returns this prefix as link, with the target of the
-// link. link is empty if no prefix is a symbolic link.
+// firstLink returns the shortest prefix of name that is a symbolic link, and the target of the link. If no prefix is a
+// symbolic link, it returns empty strings.
 func (t *logTree) firstLink(name string) (link, target string, err error) {
 	for end := 0; end < len(name); end++ {
 		next := strings.IndexByte(name[end:], '/')
@@ -160,8 +160,8 @@ func (t *logTree) firstLink(name string) (link, target string, err error) {
 	return "", "", nil
 }
 
-// relativeToRoot returns the absolute path target relative to the log directory. It returns an empty string if target is outside
-// of the directory.
+// relativeToRoot converts the absolute path target to a path relative to the log directory. If target is outside of the
+// directory, it returns an empty string.
 func (t *logTree) relativeToRoot(target string) string {
 	target = path.Clean(target)
 	for _, dir := range t.dirs {
@@ -178,7 +178,7 @@ func (t *logTree) relativeToRoot(target string) string {
 // boundedFile is an open file or directory that limits the number of listed entries.
 type boundedFile struct{ *os.File }
 
-// Readdir returns at most maxEntries entries of the directory. net/http calls ReadDir instead, if a file has both.
+// Readdir returns the entries of the directory, at most maxEntries. [http.File] requires it, but net/http calls ReadDir.
 func (f *boundedFile) Readdir(n int) ([]fs.FileInfo, error) { return f.File.Readdir(limitEntries(n)) }
 
 // ReadDir lists a directory up to maxEntries.

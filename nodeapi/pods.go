@@ -19,9 +19,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// PodsWithStatus returns a Pods that combines each pod of list with its status. A pod whose status is nil keeps its own status. A
-// nil pod is skipped. While list yields the same two pointers for a pod, the combined pod also has the same pointer: its encoded
-// JSON can then be cached. list is never called concurrently.
+// PodsWithStatus returns a Pods that puts the status of list into each pod. A nil status leaves the pod's own status; nil
+// pods are skipped. The combined pod keeps its pointer as long as list yields the same two pointers, so that its encoded
+// JSON can be cached. Calls of list are never concurrent.
 func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus
@@ -59,8 +59,8 @@ func (s *Server) servePods(w http.ResponseWriter, _ *http.Request, _ params) {
 	writePods(w, body, err)
 }
 
-// serveRunningPods responds with the pods that have a running container or a ready sandbox. These may include pods that are
-// terminating and that no source lists any more.
+// serveRunningPods responds with the pods that have a running container or a ready sandbox. This includes terminating pods
+// that no source lists any more.
 func (s *Server) serveRunningPods(w http.ResponseWriter, r *http.Request, _ params) {
 	snapshot, err := s.o.Runtime.List(r.Context())
 	if err != nil {
@@ -90,7 +90,7 @@ type podEncoder struct {
 	expiry *time.Timer // drops the cache; nil: no request yet
 }
 
-// encodeList returns pods as the JSON of a v1.PodList. It encodes only the pods that are not cached.
+// encodeList returns the JSON of a v1.PodList with these pods. It encodes only pods that are not in the cache.
 func (e *podEncoder) encodeList(pods []*corev1.Pod) (body []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -110,8 +110,8 @@ func (e *podEncoder) dropCache() {
 	e.cached = nil
 }
 
-// encodePods returns pods as the JSON of a v1.PodList in body. encoded has the JSON of each pod. The caller passes it as cached
-// to the next call, which encodes only new pods. Without pods, the field items is null, as in the kubelet.
+// encodePods returns the JSON of a v1.PodList in body, and the JSON of each pod in encoded. It takes the JSON of known pods
+// from cached, the map encoded of the previous call. Without pods, the field items is null, as in the kubelet.
 func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
 	const head, tail = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`, "]}\n"
 	if len(pods) == 0 {
@@ -161,8 +161,7 @@ func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	return pods
 }
 
-// runningParts returns p without the sandboxes that are not ready and the containers that do not run. Both lists are sorted,
-// newest first.
+// runningParts returns p with only its ready sandboxes and running containers, each list sorted from new to old.
 func runningParts(p cri.Pod) cri.Pod {
 	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(sb cri.Sandbox) bool { return sb.State != cri.SandboxReady })
 	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.State != cri.ContainerRunning })

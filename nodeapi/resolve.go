@@ -17,8 +17,8 @@ import (
 // mirrorAnnotation is the annotation of a mirror pod: the copy of a static pod at the API server.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// findPod returns the pod with the namespace and name in pathParams, or nil. A static pod is preferred to its mirror pod, because
-// only the static pod has containers.
+// findPod returns the pod given by the namespace and name in pathParams, or nil. It prefers a static pod to its mirror pod,
+// because only the static pod has containers.
 func (s *Server) findPod(pathParams params) *corev1.Pod {
 	var found *corev1.Pod
 	for _, pod := range s.o.Pods.Pods() {
@@ -33,8 +33,8 @@ func (s *Server) findPod(pathParams params) *corev1.Pod {
 	return found
 }
 
-// findPodOrReply returns the pod with the namespace and name in pathParams. If there is none, it writes a 404 response and
-// returns nil.
+// findPodOrReply returns the pod given by the namespace and name in pathParams. If there is no such pod, it writes a 404
+// response and returns nil.
 func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev1.Pod {
 	pod := s.findPod(pathParams)
 	if pod == nil {
@@ -46,7 +46,7 @@ func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev
 // fullName returns "name_namespace", the form that the kubelet uses in errors and in names of checkpoints.
 func fullName(pod *corev1.Pod) string { return pod.Name + "_" + pod.Namespace }
 
-// runningPart returns the ready sandboxes and running containers of pod. It lists only this pod, or all pods if the runtime
+// runningPart returns the ready sandboxes and running containers of pod. It lists all pods of the runtime if the runtime
 // cannot list a single pod.
 func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, error) {
 	uid := string(pod.UID)
@@ -58,8 +58,8 @@ func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, err
 	return runningParts(snapshot.Pod(uid)), err
 }
 
-// runningContainer returns the ID of the newest running container of pod with this name. It returns an empty string if there is
-// none.
+// runningContainer returns the ID of a running container of pod. If several running containers have this name, it returns
+// the newest; if none has, an empty string.
 func (s *Server) runningContainer(ctx context.Context, pod *corev1.Pod, name string) (id string, err error) {
 	part, err := s.runningPart(ctx, pod)
 	if err != nil {

@@ -36,13 +36,14 @@ func newRouter(guard func(http.Handler) http.Handler) *router {
 	return &router{mux: http.NewServeMux(), guard: guard, metricPaths: make(map[string]bool)}
 }
 
-// addHandler makes h serve path, for all methods. If path ends in a slash, h also serves all paths below it.
+// addHandler registers the handler h for path and all methods. If path ends in a slash, h also serves all paths below it.
 func (r *router) addHandler(path string, h http.Handler) {
 	r.mux.Handle(path, r.guard(h))
 	r.paths = append(r.paths, path)
 }
 
-// addRoot makes the routes of addRoute serve root and all paths below it.
+// addRoot registers serveRoute for root and all paths below it. It is required for each first path element of the routes in
+// addRoute.
 func (r *router) addRoot(root string) {
 	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)
@@ -51,24 +52,24 @@ func (r *router) addRoot(root string) {
 	}
 }
 
-// addRoute adds a route: handler serves the paths that match the pattern path, for the given methods. produces is the media type
-// of its responses. The first element of path must have been passed to addRoot.
+// addRoute adds a route, whose handler serves the given methods for all paths that match the pattern path. The responses
+// have the media type produces. addRoot must have been called for the first element of path.
 func (r *router) addRoute(path, produces string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
 	r.routes = append(r.routes, route{elements: splitPath(path), methods: methods, produces: produces, handler: handler})
 }
 
-// addMetricPaths adds names as values of the metric label path. All other paths get the value other.
+// addMetricPaths adds names as values of the metric label path. All paths without such a name have the value "other".
 func (r *router) addMetricPaths(names ...string) {
 	for _, name := range names {
 		r.metricPaths[name] = true
 	}
 }
 
-// splitPath returns the elements of path. Two adjacent slashes enclose an empty element.
+// splitPath returns the elements of path, split at each slash. Slashes at the start and end are ignored.
 func splitPath(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// serveRoute calls the handler of the first route that matches the request. If none matches, it responds with 404 for the path,
-// 405 for the method, or 406 for the Accept header.
+// serveRoute calls the handler of the first route that matches the path. If there is no such route, it responds with 404. If
+// the route does not allow the method or the Accept header, it responds with 405 or 406.
 func (r *router) serveRoute(w http.ResponseWriter, req *http.Request) {
 	got := splitPath(req.URL.Path)
 	var found *route
@@ -114,8 +115,7 @@ func (r *route) matchPath(got []string) (params, bool) {
 	return values, len(got) == len(r.elements)
 }
 
-// acceptsMedia reports whether header, the value of an Accept header, accepts the media type produces. Media type parameters are
-// ignored.
+// acceptsMedia reports whether an Accept header accepts the media type produces. Media type parameters are ignored.
 func acceptsMedia(header, produces string) bool {
 	if header == "" {
 		return true
@@ -130,7 +130,7 @@ func acceptsMedia(header, produces string) bool {
 	return false
 }
 
-// writeText writes a text response. net/http derives the content type from text, as for the kubelet's errors.
+// writeText writes a text response without a content type: net/http derives it from the text, as for the kubelet's errors.
 func writeText(w http.ResponseWriter, code int, text string) {
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text)

@@ -43,8 +43,8 @@ func (s *Server) addCommonRoutes(r *router) {
 	}
 }
 
-// addDebugRoutes adds all other paths. The kubelet serves them on its main port only, and not if enableDebuggingHandlers is
-// false.
+// addDebugRoutes adds all other paths, which the kubelet serves only on its main port. The kubelet does not serve them if
+// enableDebuggingHandlers is false.
 func (s *Server) addDebugRoutes(r *router) {
 	s.addMachineRoutes(r)
 	ofPods := s.o.Pods != nil && s.o.Runtime != nil
@@ -85,8 +85,8 @@ func (s *Server) addDebugRoutes(r *router) {
 	r.addHandler("/statusz", s.withStallTimeout(s.serveStatus(paths)))
 }
 
-// addMachineRoutes adds the paths for log files of the machine, profiles and the log level. A path that Options disable responds
-// with 405.
+// addMachineRoutes adds the paths for log files of the machine, for profiles and for the log level. A path that the options
+// disable responds with 405.
 func (s *Server) addMachineRoutes(r *router) {
 	r.addMetricPaths("logs", "debug")
 	if s.o.NodeLogs != nil {
@@ -125,7 +125,8 @@ func (s *Server) addSessionRoutes(r *router) {
 	r.addRoute("/portForward/"+podUIDPath, "", s.cancelOnStop(s.servePortForward), both...)
 }
 
-// addDisabledRoutes adds the paths of addDebugRoutes with handlers that respond with 405.
+// addDisabledRoutes adds the paths that respond with 405 when addDebugRoutes is not called, such as /exec/ and
+// /containerLogs/.
 func (s *Server) addDisabledRoutes(r *router) {
 	r.addMetricPaths("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "pprof", "logs")
 	for _, path := range []string{"/run/", "/exec/", "/attach/", "/portForward/", "/containerLogs/", "/runningpods/", "/debug/pprof/", "/logs/"} {

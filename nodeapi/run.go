@@ -26,9 +26,9 @@ type Endpoint struct {
 	TLS      *tls.Config  // result of [TLSConfig]; nil serves without encryption
 }
 
-// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all endpoints and returns the error.
-// To stop, it closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other requests.
-// It returns after the last handler has returned. A second call returns an error.
+// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all endpoints and returns the
+// error. To stop, it closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other
+// requests. It returns when all handlers have returned; a second call returns an error.
 func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	if err := s.guard.Begin(); err != nil {
 		return errors.Join(fmt.Errorf("nodeapi: Run: %w: make another Server", err), closeListeners(endpoints))
@@ -74,8 +74,8 @@ func serveListener(server *http.Server, listener net.Listener, config *tls.Confi
 	return server.ServeTLS(listener, "", "")
 }
 
-// newHTTPServer returns an HTTP server for the endpoint e. It sets no read or write timeout for whole requests, because some
-// requests last long: handlers set deadlines themselves. base is the context of all requests.
+// newHTTPServer returns an HTTP server for the endpoint e, whose requests have the context base. It sets no timeout for
+// whole requests, because some requests last long. Handlers set deadlines themselves.
 func (s *Server) newHTTPServer(base context.Context, e Endpoint, handling *handlerCounter) *http.Server {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !handling.startHandler() {
@@ -112,7 +112,7 @@ func (s *Server) http2Config() *http.HTTP2Config {
 	}
 }
 
-// shutdownServers shuts all servers down, and closes the connections that are still in use after Options.DrainTimeout.
+// shutdownServers shuts down all servers. After Options.DrainTimeout, it closes connections that are still in use.
 func (s *Server) shutdownServers(base context.Context, servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(base, s.o.DrainTimeout)
 	defer cancel()
@@ -147,7 +147,7 @@ type handlerCounter struct {
 
 func newHandlerCounter() *handlerCounter { return &handlerCounter{allReturned: make(chan struct{})} }
 
-// startHandler counts a handler as running and returns true. After stopAndWait it returns false: the handler must not run.
+// startHandler counts a running handler and returns true. After stopAndWait it returns false: the handler must not run.
 func (f *handlerCounter) startHandler() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

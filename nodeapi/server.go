@@ -59,7 +59,8 @@ func New(opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Handler returns the handler for the kubelet's port 10250. It serves all paths, and authorizes each request by Options.Access.
+// Handler returns the handler for the kubelet's port 10250. It serves all paths. Each request must be authorized by
+// Options.Access.
 func (s *Server) Handler() http.Handler { return s.all }
 
 // ReadOnly returns the handler for the kubelet's former read-only port 10255. It serves health, metrics, pods and summaries,
@@ -70,8 +71,8 @@ func (s *Server) ReadOnly() http.Handler { return s.readOnly }
 // process runs.
 func (s *Server) Healthz() http.Handler { return s.healthz }
 
-// withHooks returns the handler of r, with a limit for request bodies. It calls Options.Hooks for each request, with serverType
-// as a metric label. If serverType is empty, it calls no hooks.
+// withHooks returns the handler of r, and limits request bodies. It calls Options.Hooks for each request, with serverType as
+// a metric label. If serverType is empty, it calls no hooks.
 func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if serverType != "" {
@@ -89,7 +90,8 @@ func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	})
 }
 
-// metricLabels returns the values of the metric labels for req. Source: getMetricBucket in pkg/kubelet/server/server.go.
+// metricLabels returns the values of the metric labels for a request. Source: getMetricBucket in
+// pkg/kubelet/server/server.go.
 func (r *router) metricLabels(req *http.Request, serverType string) Request {
 	l := Request{Method: "other", Path: "other", ServerType: serverType}
 	switch req.Method {

@@ -19,8 +19,8 @@ const (
 	tunnelSuffix = ".k8s.io"
 )
 
-// serveExec starts an exec session in the newest running container that pathParams name. It ignores a pod UID in the path, as the
-// kubelet does.
+// serveExec starts an exec session in the container given by pathParams, in its newest running instance. It ignores a pod
+// UID in the path, as the kubelet does.
 func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
@@ -42,8 +42,8 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams pa
 	}
 }
 
-// serveAttach starts an attach session with the container that pathParams name. The container has a terminal if its spec says so,
-// whatever the client requests.
+// serveAttach starts an attach session with the container given by pathParams. Whether the session has a terminal depends on
+// the container's spec, not on the request.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams 
 	}
 }
 
-// servePortForward starts a port-forward session with the newest ready sandbox of the pod that pathParams name.
+// servePortForward starts a port-forward session with the pod given by pathParams, in its newest ready sandbox.
 func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, pathParams params) {
 	ports, err := parseForwardPorts(r)
 	if err != nil {
@@ -98,8 +98,8 @@ func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, pathPa
 	}
 }
 
-// serveRun runs the command in the form value cmd, and responds with its output after it has exited. The words of the command are
-// separated by single spaces.
+// serveRun runs a command in a container, and responds with its output after it has exited. The form value cmd contains the
+// command; single spaces separate its words.
 func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, pathParams params) {
 	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
@@ -130,8 +130,8 @@ func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, pathParams par
 	writeJSON(w, output)
 }
 
-// parseStreamOptions returns the streams that the form values of r request. With a terminal, Stderr is false. Source: NewOptions
-// in k8s.io/cri-streaming/pkg/streaming/remotecommand.
+// parseStreamOptions returns the streams that a request specifies in its form values. With a terminal, Stderr is false.
+// Source: NewOptions in k8s.io/cri-streaming/pkg/streaming/remotecommand.
 func parseStreamOptions(r *http.Request) (cri.StreamOptions, error) {
 	wants := func(name string) bool { return r.FormValue(name) == "1" }
 	o := cri.StreamOptions{Stdin: wants("input"), Stdout: wants("output"), Stderr: wants("error"), TTY: wants("tty")}
@@ -142,8 +142,8 @@ func parseStreamOptions(r *http.Request) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// parseForwardPorts returns the ports in the query of a WebSocket request. It returns nil for a SPDY request, plain or inside a
-// WebSocket: such a client sends the port with each stream. Source: NewV4Options in
+// parseForwardPorts returns the ports in the query of a WebSocket request. It returns nil for SPDY, also for SPDY in a
+// WebSocket, because a SPDY client sends the port with each stream. Source: NewV4Options in
 // k8s.io/cri-streaming/pkg/streaming/portforward.
 func parseForwardPorts(r *http.Request) (ports []int32, err error) {
 	if !isWebSocket(r) || isTunnel(r) {
@@ -171,7 +171,7 @@ func parseForwardPorts(r *http.Request) (ports []int32, err error) {
 	return ports, nil
 }
 
-// isWebSocket reports whether r asks for an upgrade to a WebSocket.
+// isWebSocket reports whether r requests an upgrade to a WebSocket.
 func isWebSocket(r *http.Request) bool {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return false
@@ -184,7 +184,7 @@ func isWebSocket(r *http.Request) bool {
 	return false
 }
 
-// isTunnel reports whether r asks for a WebSocket that carries a SPDY connection. Like the kubelet, it reads only the first
+// isTunnel reports whether r requests a WebSocket that carries a SPDY connection. Like the kubelet, it reads only the first
 // header line with subprotocols.
 func isTunnel(r *http.Request) bool {
 	for name := range strings.SplitSeq(r.Header.Get("Sec-Websocket-Protocol"), ",") {

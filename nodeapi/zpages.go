@@ -79,8 +79,8 @@ func (s *Server) serveFlags(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveZ responds in text, written by plain, or in JSON, returned by object. The Accept header of r selects the format. kind is
-// the kind of the JSON object.
+// serveZ responds in text or JSON, as the Accept header of r requires. The text is written by plain(w). The JSON is the
+// result of object(), which has this kind.
 func (s *Server) serveZ(
 	w http.ResponseWriter, r *http.Request, kind string, plain func(io.Writer), object func(metav1.TypeMeta, zMeta) any,
 ) {
@@ -100,8 +100,8 @@ func (s *Server) serveZ(
 	}
 }
 
-// acceptedForm returns "text" or "json", the first format that the Accept header accepts, or an empty string if it accepts
-// neither. A clause for JSON must contain the API version and kind.
+// acceptedForm returns "text" or "json", the first of them that the Accept header accepts. It returns an empty string if the
+// header accepts neither. The header accepts JSON only with the API version and kind of the page.
 func acceptedForm(accept, kind string) string {
 	if strings.TrimSpace(accept) == "" {
 		return "text"
@@ -123,7 +123,7 @@ func acceptedForm(accept, kind string) string {
 	return ""
 }
 
-// programVersion returns Options.Version. If that is empty, it returns the version of the main module.
+// programVersion returns Options.Version. If it is empty, programVersion returns the version of the main module.
 func (s *Server) programVersion() string {
 	if s.o.Version != "" {
 		return s.o.Version
@@ -134,7 +134,7 @@ func (s *Server) programVersion() string {
 	return ""
 }
 
-// uniqueRoots returns the first element of each path, sorted and without duplicates. /statusz lists them.
+// uniqueRoots returns the first element of each path, sorted and without duplicates, for the page /statusz.
 func uniqueRoots(paths []string) []string {
 	var all []string
 	for _, path := range paths {

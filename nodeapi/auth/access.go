@@ -135,9 +135,9 @@ func (o *Options) setDefaults() {
 // errUnauthenticated is the error for a request without credentials of an enabled kind.
 var errUnauthenticated = errors.New("the request has no credentials that count here")
 
-// authenticate returns the user of the request r. It tries the client certificate first, then the bearer token, then a token in
-// the WebSocket subprotocols. After success it removes all credentials from the headers of r. Invalid credentials are an error,
-// and never make the user anonymous. The error is for the log, not for the client.
+// authenticate returns the user of the request r. It reads the client certificate first, then the bearer token in the
+// Authorization header, then the token in the WebSocket subprotocols. On success it removes all credentials from the headers
+// of r. A request with invalid credentials gets an error, even if Options.Anonymous is set.
 func (a *Access) authenticate(r *http.Request) (User, error) {
 	var failures []error
 	token, bad := protocolToken(r.Header)
@@ -209,7 +209,8 @@ func (r *Refusal) Error() string {
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// authorize returns nil if user may send a request with this method and path. Otherwise it returns the response.
+// authorize returns nil if user may send a request with this method and path. Otherwise it returns the HTTP response to
+// send.
 func (a *Access) authorize(ctx context.Context, user User, method, path string) *Refusal {
 	if a.o.AlwaysAllow {
 		return nil
@@ -238,7 +239,8 @@ func (a *Access) authorize(ctx context.Context, user User, method, path string) 
 		"Forbidden (user=%s, verb=%s, resource=nodes, subresource(s)=%v)\n", user.Name, all[0].Verb, names)}
 }
 
-// Check authenticates and authorizes r. If r is allowed, it returns the user and nil. Otherwise the Refusal is the response.
+// Check authenticates and authorizes the request r. If r is allowed, it returns the user and nil. Otherwise the Refusal
+// contains the HTTP response to send.
 func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	user, err := a.authenticate(r)
 	if errors.Is(err, errBusy) {
@@ -250,7 +252,8 @@ func (a *Access) Check(r *http.Request) (User, *Refusal) {
 	return user, a.authorize(r.Context(), user, r.Method, r.URL.Path)
 }
 
-// newBusyRefusal returns the response 429 for a request beyond the limits that follow from Options.MaxReviews.
+// newBusyRefusal returns the response 429: too many requests wait for a review by the API server. err is the cause for the
+// log.
 func newBusyRefusal(err error) *Refusal {
 	return &Refusal{Code: http.StatusTooManyRequests, Text: "Too many requests wait to be authorized\n", Err: err}
 }

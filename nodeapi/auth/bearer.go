@@ -73,8 +73,8 @@ func isWebSocket(header http.Header) bool {
 	return false
 }
 
-// removeCredentials removes the Authorization header, and the bearer tokens among the WebSocket subprotocols, so that no handler
-// and no container runtime receives them.
+// removeCredentials removes the Authorization header and the bearer tokens among the WebSocket subprotocols. Handlers and
+// container runtimes then never receive them.
 func removeCredentials(header http.Header) {
 	header.Del("Authorization")
 	lines := header[protocolHeader]

@@ -33,7 +33,7 @@ func newCache[V any](most int) *cache[V] {
 	return &cache[V]{maxEntries: most, elements: make(map[cacheKey]*list.Element)}
 }
 
-// getValue returns the value stored under key. found is false if there is none, or if it has expired at now.
+// getValue returns the value stored under key. found is false if there is no such value, or if it has expired.
 func (c *cache[V]) getValue(key cacheKey, now time.Time) (value V, found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,9 +83,9 @@ type sharedCall[V any] struct {
 
 var errAborted = errors.New("the review was aborted")
 
-// shareCall returns the result of ask. Concurrent calls with equal keys share one call of ask, which runs with the context of the
-// first caller. The other callers wait for its result, or until their own ctx ends. If the first caller's request is canceled,
-// another caller runs ask again.
+// shareCall returns the result of ask(ctx). Concurrent calls with the same key share one call of ask, which runs with the
+// context of the first caller. The other callers wait for its result, or until their own context ends. If the first caller's
+// request is canceled, another caller runs ask again.
 func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(context.Context) (V, error)) (V, error) {
 	for {
 		f.mu.Lock()

@@ -25,8 +25,8 @@ type logBudget struct {
 	withheld int        // suppressed lines since the last written one
 }
 
-// takeLine reports in ok whether a log line may be written at now. withheld is then the number of lines suppressed since the
-// previous line.
+// takeLine takes one line from the budget of log lines. If the budget is used up, it returns false, and the line must not be
+// logged. The result withheld is the number of lines that were suppressed since the previous logged line.
 func (b *logBudget) takeLine(now time.Time) (withheld int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,8 @@ func (b *logBudget) takeLine(now time.Time) (withheld int, ok bool) {
 	return withheld, true
 }
 
-// logRefusal logs that the request r was refused, at level Debug. It uses level Info if the API server could not decide about r.
+// logRefusal logs that the request r was refused. The log level is Debug, or Info if the API server could not decide about
+// r.
 func (a *Access) logRefusal(r *http.Request, user User, refusal *Refusal) {
 	level := slog.LevelDebug
 	if refusal.Code == http.StatusInternalServerError {

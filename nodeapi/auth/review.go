@@ -78,8 +78,8 @@ func newReviewer(opts *Options) *reviewer {
 	return r                 // never fails
 }
 
-// reviewToken returns the identity of a bearer token: from the cache, or from a TokenReview of the API server. Reviews are
-// limited per client, a result of clientKey. Errors are not cached.
+// reviewToken returns the identity of a bearer token. It comes from the cache, or from a TokenReview of the API server.
+// Errors are not cached. The number of reviews is limited for each client; see clientKey.
 func (r *reviewer) reviewToken(ctx context.Context, client, token string) (identity, error) {
 	k := r.cacheKey([]byte(token))
 	now := time.Now()
@@ -121,7 +121,7 @@ func (r *reviewer) reviewToken(ctx context.Context, client, token string) (ident
 	})
 }
 
-// reviewAccess reports whether user is allowed the verb and subresource of attribute on this Node. The result comes from the
+// reviewAccess reports whether user is allowed the verb and subresource in attribute on this Node. The result comes from the
 // cache, or from a SubjectAccessReview of the API server.
 func (r *reviewer) reviewAccess(ctx context.Context, user User, attribute nodeattributes.Attribute) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
@@ -181,19 +181,20 @@ func (r *reviewer) requestAccessReview(
 	})
 }
 
-// newWaitLimit returns the limit for the number of requests that wait for a review. maxReviews is the largest number of
-// concurrent reviews.
+// newWaitLimit returns a limit for the number of requests that wait for a review. It is derived from maxReviews, the largest
+// number of concurrent reviews.
 func newWaitLimit(maxReviews int) waitLimit {
 	return waitLimit{maxTotal: 8 * maxReviews, maxPerClient: 2 * maxReviews, reserved: 2}
 }
 
-// newSlots returns the limit for the number of concurrent reviews: maxReviews in total, and a quarter of maxReviews per client.
+// newSlots returns a limit for concurrent reviews. At most maxReviews run in total, and at most a quarter of them for one
+// client.
 func newSlots(maxReviews int) slots {
 	return slots{maxTotal: maxReviews, maxPerClient: max(1, maxReviews/4)}
 }
 
-// retryReview calls send, which sends a review to the API server. After a temporary error it calls send again, at most
-// maxAttempts times and until ctx ends.
+// retryReview sends a review to the API server by calling send. After a temporary error it retries, with at most maxAttempts
+// attempts in total. It stops when ctx ends.
 func retryReview[T any](ctx context.Context, r *reviewer, kind Review, send func() (*T, error)) (*T, error) {
 	if err := ctx.Err(); err != nil { // select may choose the slot although ctx has ended
 		return nil, err

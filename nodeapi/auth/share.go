@@ -19,8 +19,8 @@ import (
 // errBusy is the cause of a response with status 429: too many requests of one client, or of all clients, wait for reviews.
 var errBusy = errors.New("too many reviews are under way")
 
-// clientKey returns the key under which the requests of a client are counted: its IPv4 address or its IPv6 /64 network. One host
-// may own all addresses of such a network. remote is the address and port of the client.
+// clientKey returns the key under which the requests of a client are counted, given its address and port. The key is the
+// IPv4 address, or the /64 network of the IPv6 address, because one host may own all addresses of such a network.
 func clientKey(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
@@ -48,8 +48,8 @@ type waitLimit struct {
 	clients map[string]int
 }
 
-// startWait counts a waiting request of client and returns true. It returns false if the limit is reached. After true, the caller
-// must call endWait.
+// startWait counts a waiting request of client and returns true. The caller must then call endWait. If a limit is reached,
+// it returns false and counts nothing.
 func (r *waitLimit) startWait(client string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +93,8 @@ type clientQueue struct {
 	turn    *list.Element   // element in slots.turnOrder; nil: waiting is empty
 }
 
-// acquireSlot waits until client may send a review, and returns an error if ctx ends before. After a nil error, the caller must
-// call releaseSlot.
+// acquireSlot waits until client may send a review. If ctx ends before, it returns an error. After a nil error, the caller
+// must call releaseSlot.
 func (s *slots) acquireSlot(ctx context.Context, client string) error {
 	granted := make(chan struct{})
 	s.mu.Lock()
@@ -137,7 +137,7 @@ func hasEnded(ctx context.Context) bool {
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// releaseSlot records that a review of client has ended, and lets a waiting review start.
+// releaseSlot ends a review of client, and lets a waiting review start.
 func (s *slots) releaseSlot(client string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *slots) endReview(queue *clientQueue) {
 	s.grantSlots()
 }
 
-// grantSlots lets waiting reviews start while the limits permit it. Clients take turns, one review each.
+// grantSlots starts waiting reviews while the limits permit it. The clients take turns, with one review each.
 func (s *slots) grantSlots() {
 	for skipped := 0; s.running < s.maxTotal && skipped < s.turnOrder.Len(); {
 		l, _ := s.turnOrder.Front().Value.(*clientQueue)
@@ -169,7 +169,8 @@ func (s *slots) grantSlots() {
 	}
 }
 
-// removeIdle removes queue from the turn order if no review of its client waits. If none runs either, it forgets the client.
+// removeIdle removes a client from the turn order if none of its reviews waits. It deletes the client if none of its reviews
+// runs either.
 func (s *slots) removeIdle(queue *clientQueue) {
 	if len(queue.waiting) > 0 {
 		return

@@ -44,10 +44,11 @@ func (u User) addAuthenticatedGroup() User {
 	return u
 }
 
-// verifyCertificate verifies the client certificate chain[0] and returns its user. The remaining elements of chain are
-// intermediate certificates. The user name is the common name of the certificate, the groups are its organizations. An invalid
-// certificate is an error. The bool is false without an error if there is no certificate, or if it has no common name. Source:
-// x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
+// verifyCertificate verifies the client certificate chain[0], and returns its common name as user name and its organizations
+// as groups. The other elements of chain are intermediate certificates. An invalid certificate is an error. Without a
+// certificate or a common name, it returns false and no error.
+//
+// Source: x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
 func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
 	if len(chain) == 0 {
 		return User{}, false, nil
@@ -79,7 +80,8 @@ func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time
 	}, true, nil
 }
 
-// certificateUID returns the user's UID in the subject of the certificate c. It is empty if the subject has no UID.
+// certificateUID returns the UID of the user from the subject of a client certificate. It is empty if the subject contains
+// no UID.
 func certificateUID(c *x509.Certificate) (string, error) {
 	oid := asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 	uid, found := "", false

@@ -50,8 +50,8 @@ func (s *Server) GetPod(_ context.Context, q *podsv1alpha1.GetPodRequest) (*pods
 	return nil, status.Errorf(codes.NotFound, "pod with UID %s not found", q.GetPodUID())
 }
 
-// WatchPods sends an event for each existing pod, and then an event for each change. It returns when the client disconnects, when
-// the client is too slow and was dropped, or when the server stops.
+// WatchPods sends an event for each existing pod, and then an event for each change. It returns when the client disconnects,
+// when it is dropped because it is too slow, or when the server stops.
 func (s *Server) WatchPods(_ *podsv1alpha1.WatchPodsRequest, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
 	// The watcher is added before listing, so that no change is lost.
 	w, err := s.watchers.addWatcher(s.opts.WatchQueue, s.opts.MaxWatchers)
@@ -76,7 +76,8 @@ func (s *Server) WatchPods(_ *podsv1alpha1.WatchPodsRequest, stream grpc.ServerS
 	}
 }
 
-// sendEvents sends an ADDED event for each of pods, and then the events that w receives, until the call ends.
+// sendEvents sends the initial events: ADDED for each given pod, and INITIAL_SYNC_COMPLETE. Then it sends the events that
+// the watcher w receives, until the call ends.
 func sendEvents(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
 	for _, p := range pods {
 		data, err := p.encodePod()
@@ -104,8 +105,8 @@ func sendEvents(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1
 
 func notReadyError() error { return status.Error(codes.FailedPrecondition, "Kubelet is initializing") }
 
-// interceptUnary handles the calls ListPods and GetPod. It rejects calls beyond the rate limit, and passes the result of all
-// other calls to Hooks.CallCompleted.
+// interceptUnary runs a ListPods or GetPod call. It rejects calls beyond the rate limit, and passes the result of all other
+// calls to Hooks.CallCompleted.
 func (s *Server) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if !s.limit.takeToken(time.Now()) {
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -115,7 +116,7 @@ func (s *Server) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServ
 	return answer, err
 }
 
-// interceptStream handles the call WatchPods, and passes its result to Hooks.CallCompleted.
+// interceptStream runs a WatchPods call, and passes its result to Hooks.CallCompleted.
 func (s *Server) interceptStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	err := handle(service, stream)
 	s.callCompleted(info.FullMethod, err)

@@ -22,7 +22,7 @@ func newRateLimiter(rate, burst int) *rateLimiter {
 	return &rateLimiter{rate: float64(rate), burst: float64(burst), tokens: float64(burst)}
 }
 
-// takeToken reports whether a call is allowed at now, and counts it if it is.
+// takeToken takes a token for a call. If no token is left, it returns false, and the call must be rejected.
 func (l *rateLimiter) takeToken(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 // dialTimeout is how long Listen waits for a process to accept a connection on an existing socket.
 const dialTimeout = time.Second
 
-// Listen listens on a unix socket with mode 0600 at path. The path may have at most about 100 bytes. Listen creates its directory
-// with mode 0750, and replaces an old socket on which no process listens. Any other existing file or symbolic link is an error.
-// Closing the listener removes the socket, unless another process has replaced it.
+// Listen listens on a unix socket with mode 0600 at path, which may have at most about 100 bytes. It creates the directory
+// with mode 0750, and replaces an old socket on which no process listens. Any other existing file is an error. Closing the
+// listener removes the socket, unless another process has replaced it.
 func Listen(path string) (net.Listener, error) {
 	l, err := listenPrivately(path)
 	if err != nil {
@@ -78,7 +78,7 @@ func checkUnused(path string) error {
 	return errors.Join(errors.New("another process listens on it"), c.Close())
 }
 
-// publishSocket sets the mode of socket, a socket file, and renames it to path. It returns the file's info.
+// publishSocket sets the mode of a new socket file, and renames it to path. It returns the file's info.
 func publishSocket(socket, path string) (fs.FileInfo, error) {
 	if err := os.Chmod(socket, 0o600); err != nil {
 		return nil, err

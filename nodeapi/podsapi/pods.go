@@ -18,8 +18,8 @@ type Reconciler interface {
 	Active() (pods []*corev1.Pod, complete bool) // see [lifecycle.Reconciler.Active]
 }
 
-// PodsWithStatus returns a Source with the pods of reconciler and their statuses. It omits pods that their pod source no longer
-// lists.
+// PodsWithStatus returns a Source that lists the pods of reconciler with their statuses. It omits deleted pods, which their
+// pod source no longer lists.
 func PodsWithStatus(reconciler Reconciler) Source {
 	return SourceFunc(func() (list []Pod, complete bool) {
 		for _, state := range reconciler.Pods() {
@@ -32,8 +32,8 @@ func PodsWithStatus(reconciler Reconciler) Source {
 	})
 }
 
-// ListenAndRun listens on the unix socket path and runs the server until ctx ends. If listening fails, it logs the error and
-// returns nil, because the node can run its pods without this API. See [Listen] and [Server.Run].
+// ListenAndRun listens on the unix socket at path, and runs the server until ctx ends. If it cannot listen, it logs the
+// error and returns nil, because the node can run its pods without this API. See [Listen] and [Server.Run].
 func (s *Server) ListenAndRun(ctx context.Context, path string, log *slog.Logger) error {
 	l, err := Listen(path)
 	if err != nil {

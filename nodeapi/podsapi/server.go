@@ -146,22 +146,23 @@ func stopServer(g *grpc.Server) {
 	timer.Stop()
 }
 
-// StatusChanged sends pod with status to all watchers. The event is ADDED if none was sent for pod before and pod is not being
-// deleted, otherwise MODIFIED. Use it as the lifecycle hook StatusChanged. It does not modify or retain its arguments.
+// StatusChanged sends the new status of a pod to all watchers. The first event of a pod is ADDED, unless the pod is being
+// deleted. All other events are MODIFIED. Use it as the lifecycle hook StatusChanged; it does not modify or retain its
+// arguments.
 func (s *Server) StatusChanged(pod *corev1.Pod, status *corev1.PodStatus) {
 	sent := *pod
 	sent.Status = *status
 	s.reportDropped(s.watchers.sendUpdate(string(pod.UID), pod.DeletionTimestamp != nil, sent.Marshal))
 }
 
-// ResourcesReleased sends DELETED for a pod that has terminated and released its resources. Its source may still list it, but no
-// later event is sent for it. Use it as the lifecycle hook ResourcesReleased.
+// ResourcesReleased sends DELETED for a pod that has terminated and released its resources. Later events of this pod are not
+// sent, even if its source still lists it. Use it as the lifecycle hook ResourcesReleased.
 func (s *Server) ResourcesReleased(pod cri.PodIdentity) {
 	s.reportDropped(s.watchers.sendDeleted(pod.UID, true, encodeDeleted(pod)))
 }
 
-// PodRemoved sends DELETED for a pod that was removed from the node, unless ResourcesReleased has sent it already. Use it as the
-// lifecycle hook PodRemoved.
+// PodRemoved sends DELETED for a pod that was removed from the node. It sends nothing if ResourcesReleased has sent DELETED
+// already. Use it as the lifecycle hook PodRemoved.
 func (s *Server) PodRemoved(pod cri.PodIdentity) {
 	s.reportDropped(s.watchers.sendDeleted(pod.UID, false, encodeDeleted(pod)))
 }
@@ -172,8 +173,8 @@ func encodeDeleted(pod cri.PodIdentity) func() ([]byte, error) {
 	return p.Marshal
 }
 
-// reportDropped logs err, an error of encoding a pod, and the number of dropped watchers. It calls the hook WatcherDropped once
-// per dropped watcher.
+// reportDropped logs the number of dropped watchers, and calls the hook WatcherDropped once for each. It also logs err,
+// which occurred while a pod was encoded.
 func (s *Server) reportDropped(dropped int, err error) {
 	if err != nil {
 		s.opts.Logger.Error("encode pod for the pods API", "error", err)
@@ -188,8 +189,7 @@ func (s *Server) reportDropped(dropped int, err error) {
 	}
 }
 
-// sortedPods returns the pods of the source, sorted by UID. The bool is false if the source is not ready: no pods are returned
-// then.
+// sortedPods returns the pods of the source, sorted by UID. If the source is not ready, it returns no pods and false.
 func (s *Server) sortedPods() ([]Pod, bool) {
 	pods, ready := s.source.Pods()
 	if !ready {
@@ -200,7 +200,8 @@ func (s *Server) sortedPods() ([]Pod, bool) {
 	return pods, true
 }
 
-// encodePod returns the protobuf encoding of the pod, with p.Status as its status.
+// encodePod returns the protobuf encoding of the pod with p.Status. If p.Status is nil, this agent process has not observed
+// the pod, and unconfirmedStatus provides the status.
 func (p Pod) encodePod() ([]byte, error) {
 	sent := *p.Pod
 	if p.Status != nil {
@@ -211,8 +212,8 @@ func (p Pod) encodePod() ([]byte, error) {
 	return sent.Marshal()
 }
 
-// unconfirmedStatus returns a copy of s, the status that a pod had before this agent process started. An empty phase is replaced
-// by Pending. The condition Ready is set to False, until the agent has observed the containers.
+// unconfirmedStatus returns a copy of s for a pod whose containers this agent process has not observed yet. An empty phase
+// becomes Pending, and the condition Ready becomes False.
 func unconfirmedStatus(s *corev1.PodStatus) corev1.PodStatus {
 	status := *s
 	status.Phase = cmp.Or(status.Phase, corev1.PodPending)

@@ -35,7 +35,8 @@ type watcher struct {
 	dropped chan struct{}                     // closed when the watcher is dropped
 }
 
-// addWatcher adds a watcher with a queue for queueLength events. It returns an error if there are maxWatchers already.
+// addWatcher adds a watcher whose queue holds up to queueLength events. It returns an error if there are maxWatchers
+// already.
 func (w *watchers) addWatcher(queueLength, maxWatchers int) (*watcher, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,9 +58,9 @@ func (w *watchers) removeWatcher(removed *watcher) {
 	delete(w.all, removed)
 }
 
-// sendUpdate sends an event for a new or changed pod to all watchers. The type is ADDED for the first event of a pod that is not
-// being deleted, and otherwise MODIFIED. encode returns the encoded pod, and is called only if there are watchers. dropped is the
-// number of watchers that were dropped because they are too slow.
+// sendUpdate sends an event about a new or changed pod to all watchers. The first event of a pod is ADDED, unless the pod is
+// being deleted. All other events are MODIFIED. It calls encode only if there are watchers, and returns how many slow
+// watchers it has dropped.
 func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,9 +78,8 @@ func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, 
 	return w.broadcast(podsv1alpha1.EventType_MODIFIED, encode)
 }
 
-// sendDeleted sends an event DELETED for a pod to all watchers, at most once per pod. listed is true if a source still lists the
-// pod; its later updates are then not sent. encode returns the encoded pod, and dropped is the number of watchers that were
-// dropped because they are too slow.
+// sendDeleted sends DELETED for a pod to all watchers, at most once per pod. If a source still lists the pod (listed), later
+// updates of the pod are not sent. It returns how many slow watchers it has dropped.
 func (w *watchers) sendDeleted(uid string, listed bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,8 +98,8 @@ func (w *watchers) sendDeleted(uid string, listed bool, encode func() ([]byte, e
 	return w.broadcast(podsv1alpha1.EventType_DELETED, encode)
 }
 
-// broadcast sends an event to all watchers. It drops each watcher whose queue is full, and all watchers if encode fails. It
-// returns the number of dropped watchers. The caller holds mu, so that all watchers receive events in the same order.
+// broadcast sends an event to all watchers. It drops each watcher whose queue is full. If encode fails, it drops all
+// watchers. The caller holds mu, so that all watchers receive events in the same order.
 func (w *watchers) broadcast(kind podsv1alpha1.EventType, encode func() ([]byte, error)) (dropped int, err error) {
 	if len(w.all) == 0 {
 		return 0, nil
@@ -125,7 +125,7 @@ func (w *watchers) broadcast(kind podsv1alpha1.EventType, encode func() ([]byte,
 	return dropped, nil
 }
 
-// dropWatcher removes a watcher that is too slow, which ends its WatchPods call. The caller holds mu.
+// dropWatcher removes a watcher and ends its WatchPods call. The caller holds mu.
 func (w *watchers) dropWatcher(dropped *watcher) {
 	delete(w.all, dropped)
 	close(dropped.dropped)

@@ -71,8 +71,8 @@ func (m *Metrics) Eviction(additional ...eviction.Hooks) eviction.Hooks {
 	}
 }
 
-// Preempted counts a pod that was evicted to let a critical pod run. resource is the resource that the critical pod lacked, such
-// as cpu.
+// Preempted counts a pod that was evicted to let a critical pod run. The label resource is the resource that the critical
+// pod lacked, such as cpu.
 func (m *Metrics) Preempted(resource string) {
 	m.eviction.group.enabled.Store(true)
 	m.eviction.preemptions.inc(resource)

@@ -68,8 +68,7 @@ func (i *imageMetrics) countRequest(request images.Request, present, required st
 	i.requests.inc(strings.ToLower(string(policy)), present, required)
 }
 
-// countFailure counts an image request that failed with err. The label pull_required is unknown if the policy is Never or the
-// image could not be inspected.
+// countFailure counts an image request that failed with err, by its reason and by whether the image had to be pulled.
 func (i *imageMetrics) countFailure(request images.Request, err *images.Error) {
 	i.errors.inc(err.Reason)
 	switch {
@@ -82,8 +81,8 @@ func (i *imageMetrics) countFailure(request images.Request, err *images.Error) {
 	}
 }
 
-// presentLabel returns the label value for whether an image was present before the pull. With policy Always it is "unknown",
-// because the agent does not check, otherwise "false".
+// presentLabel returns the value of the label for whether an image was present before a pull. With the policy Always it is
+// "unknown", because the agent does not check this. Otherwise it is "false".
 func presentLabel(policy images.Policy) string {
 	if policy == images.PullAlways {
 		return "unknown"
@@ -91,7 +90,7 @@ func presentLabel(policy images.Policy) string {
 	return "false"
 }
 
-// sizeLabel returns the label value for an image of this size, for example "100MB-500MB".
+// sizeLabel returns the label value for an image size in bytes, for example "100MB-500MB".
 func sizeLabel(bytes uint64) string {
 	const mb, gb = 1 << 20, 1 << 30
 	sizes := [...]struct {

@@ -34,8 +34,8 @@ type Kubelet struct {
 	slis, processMetrics *prometheus.Registry // nil: the pages are not served
 }
 
-// NewKubelet creates the metrics and the registries of the pages. The error names an invalid option, or comes from
-// opts.Registerer.
+// NewKubelet creates the kubelet's metrics and the registries for its metrics pages. It returns an error if an option is
+// invalid, or if opts.Registerer rejects the metrics.
 func NewKubelet(opts KubeletOptions) (*Kubelet, error) {
 	k := &Kubelet{all: prometheus.NewRegistry(), probes: prometheus.NewRegistry()}
 	opts.Options.Probes = k.probes
@@ -62,7 +62,7 @@ func NewKubelet(opts KubeletOptions) (*Kubelet, error) {
 // Register adds the metrics of collector to the page /metrics and to KubeletOptions.Registerer.
 func (k *Kubelet) Register(collector prometheus.Collector) error { return k.all.Register(collector) }
 
-// Pages returns the handlers of /metrics, /metrics/probes and /metrics/slis. It requires that KubeletOptions.Served was true.
+// Pages returns the handlers of /metrics, /metrics/probes and /metrics/slis. KubeletOptions.Served must have been true.
 func (k *Kubelet) Pages(opts PageOptions) (all, probes, slis http.Handler) {
 	return Page(prometheus.Gatherers{k.all, k.processMetrics}, opts), Page(k.probes, opts), Page(k.slis, opts)
 }

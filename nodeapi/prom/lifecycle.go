@@ -189,8 +189,8 @@ func (l *lifecycleMetrics) countStart(start podevents.ContainerStart) {
 	l.containerErrors.inc(string(start.Type), code)
 }
 
-// countRejection counts a rejected pod, with reason as its label. If the kubelet has no such reason, the label is
-// OutOfExtendedResources or Other: users must not be able to create any number of label values.
+// countRejection counts a rejected pod with the label reason. A reason that the kubelet does not have becomes
+// OutOfExtendedResources or Other, so that users cannot create any number of label values.
 func (l *lifecycleMetrics) countRejection(reason string) {
 	switch {
 	case isRejectionReason(reason):

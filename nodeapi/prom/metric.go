@@ -48,8 +48,8 @@ type labels struct {
 	kept  []int
 }
 
-// keptLabels returns names, the labels of the metric family, without the labels in Options.WithoutLabels. The bool is false if
-// the metric is excluded by Options.Without.
+// keptLabels returns the given labels of a metric, without the labels in Options.WithoutLabels. It returns false if
+// Options.Without excludes the metric.
 func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	if matchesAny(m.opts.Without, family) {
 		return labels{}, false
@@ -63,8 +63,8 @@ func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	return l, true
 }
 
-// keptValues returns the elements of values whose labels are not excluded. values are in the original order of the labels.
-// Invalid UTF-8 is replaced.
+// keptValues returns the values of the labels that are not excluded. The argument has a value for each label, in the
+// original order. Invalid UTF-8 is replaced.
 func (l *labels) keptValues(values []string) []string {
 	kept := make([]string, len(l.kept))
 	for i, at := range l.kept {
@@ -86,7 +86,8 @@ type counter struct {
 	vec *prometheus.CounterVec
 }
 
-// addCounter adds a counter with the labels names to the group. Without labels its value 0 appears at once, as in the kubelet.
+// addCounter adds a counter with these label names to the group. A counter without labels has the value 0 at once, as in the
+// kubelet.
 func (g *group) addCounter(name, help string, names ...string) *counter {
 	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {
@@ -108,8 +109,8 @@ func (c *counter) add(n float64, values ...string) {
 	}
 }
 
-// remove removes the series with these label values from the page. It does nothing if a label of the metric is excluded: the
-// series then also counts other label values.
+// remove removes the series with these label values from the page. If a label of the metric is excluded, it does nothing,
+// because the series then also counts other values of that label.
 func (c *counter) remove(values ...string) {
 	if c != nil && len(c.kept) == len(values) {
 		c.vec.DeleteLabelValues(c.keptValues(values)...)
@@ -162,8 +163,8 @@ type histogram struct {
 	vec *prometheus.HistogramVec
 }
 
-// addHistogram adds a histogram with the labels names to the group. Without buckets it counts observations and their sum only.
-// Without labels its value 0 appears at once.
+// addHistogram adds a histogram with these label names to the group. Without buckets it records only the number and the sum
+// of the observations. A histogram without labels has the value 0 at once.
 func (g *group) addHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	h := g.addLateHistogram(name, help, buckets, names...)
 	if h != nil && len(names) == 0 {
@@ -172,7 +173,7 @@ func (g *group) addHistogram(name, help string, buckets []float64, names ...stri
 	return h
 }
 
-// addLateHistogram adds a histogram like addHistogram. It does not appear on the page before its first observation.
+// addLateHistogram adds a histogram like addHistogram, but it does not appear on the page before its first observation.
 func (g *group) addLateHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	l, ok := g.metrics.keptLabels(name, names)
 	if !ok {

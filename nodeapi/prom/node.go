@@ -67,8 +67,8 @@ type NodeHooks struct {
 	Reported    func(*corev1.Node)
 }
 
-// Node returns hooks that measure how long the start of the node takes, until the node is ready. They do not measure it if the
-// Node object was created before the agent started.
+// Node returns hooks that record the durations of the node's start, until the node is ready. They record nothing if the Node
+// object was created before the agent started.
 func (m *Metrics) Node(opts NodeOptions) NodeHooks {
 	n := &m.node
 	n.group.enabled.Store(true)
@@ -131,8 +131,8 @@ func (s *nodeStartup) recordReport(node *corev1.Node) {
 	}
 }
 
-// Shutdown returns two functions for the hooks ShutdownStarted and ShutdownCompleted of package shutdown. They record the times
-// of a node shutdown.
+// Shutdown returns functions for the hooks ShutdownStarted and ShutdownCompleted of package shutdown. They record when a
+// node shutdown started and completed.
 func (m *Metrics) Shutdown() (started, completed func(at time.Time)) {
 	n := &m.node
 	n.group.enabled.Store(true)
@@ -160,8 +160,8 @@ func (m *Metrics) buildClientCert(group *group) {
 		"Attempts to renew the client certificate that failed.")
 }
 
-// ServingCertificate returns two functions for the hooks Rotated and Failed of package apiserver/cert. They record metrics of the
-// serving certificate. The function current returns the certificate in use, or nil.
+// ServingCertificate returns functions for the hooks Rotated and Failed of package apiserver/cert. They record metrics of
+// the serving certificate. The current certificate is the result of current(), which may be nil.
 func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.server
 	c.mu.Lock()
@@ -171,7 +171,7 @@ func (m *Metrics) ServingCertificate(current func() *x509.Certificate) (rotated 
 	return c.recordRotation, c.countError
 }
 
-// ClientCertificate returns two functions for the hooks Rotated and Failed of package apiserver/cert. They record metrics of the
+// ClientCertificate returns functions for the hooks Rotated and Failed of package apiserver/cert. They record metrics of the
 // client certificate.
 func (m *Metrics) ClientCertificate() (rotated func(old, current *x509.Certificate), failed func(error)) {
 	c := &m.node.client

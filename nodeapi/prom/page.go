@@ -37,7 +37,7 @@ type PageOptions struct {
 }
 
 // Page returns an HTTP handler that serves the metrics of gatherer, as text or in another Prometheus format that the client
-// prefers. If a collector fails or a series is duplicated, the page lacks its values.
+// prefers. Metrics whose collection fails are missing on the page.
 func Page(gatherer prometheus.Gatherer, opts PageOptions) http.Handler {
 	if opts.Timeout <= 0 {
 		opts.Timeout = defaultPageTimeout
@@ -96,8 +96,8 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.writePage(w, r, result.families)
 }
 
-// gatherMetrics calls all collectors, and returns an error after PageOptions.Timeout. If collectors hang, the request still
-// counts for PageOptions.InFlight until they return.
+// gatherMetrics calls all collectors, and returns an error after PageOptions.Timeout. If a collector hangs, the request
+// counts as running for PageOptions.InFlight until the collector returns.
 func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()
@@ -115,8 +115,7 @@ func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	}
 }
 
-// writePage writes families, the collected metrics, in the format that the client prefers. It omits a metric that cannot be
-// encoded.
+// writePage writes the collected metrics in the format that the client prefers. It omits a metric that cannot be encoded.
 func (p *page) writePage(w http.ResponseWriter, r *http.Request, families []*dto.MetricFamily) {
 	format := expfmt.Negotiate(r.Header)
 	var body, one bytes.Buffer

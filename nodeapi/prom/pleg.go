@@ -85,8 +85,8 @@ func (p *plegMetrics) recordRelist(relist pleg.Relist) {
 	}
 }
 
-// recordRunning sets the gauges for the numbers of running pods and of containers per state. If no container has a state, the
-// series of the state is removed.
+// recordRunning sets the gauges for the number of running pods, and for the number of containers per state. It removes the
+// series of a state that no container has.
 func (p *plegMetrics) recordRunning(count pleg.RunningCount) {
 	p.pods.set(float64(count.Pods))
 	for state, n := range count.Containers {
@@ -123,7 +123,8 @@ func callHooks[H any](hooks []H, fn func(H)) {
 	}
 }
 
-// callHook calls hook unless it is nil. callHook2 and callHook3 call hooks with two and three arguments.
+// callHook calls hook with one argument, unless hook is nil. callHook2 and callHook3 call hooks with two and three
+// arguments.
 func callHook[A any](hook func(A), a A) {
 	if hook != nil {
 		hook(a)

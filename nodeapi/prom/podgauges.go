@@ -67,7 +67,7 @@ const (
 	lifecycleTerminated  = "terminated"
 )
 
-// newZeroValues returns the value 0 for each series that appears even if there are no pods.
+// newZeroValues returns the series that exist even without pods, with the value 0.
 func (l *podGauges) newZeroValues() gaugeValues {
 	t := gaugeValues{}
 	t.addValue(l.ephemeral, 0)

@@ -23,8 +23,8 @@ func newPodTable() *podTable {
 	return &podTable{pods: map[string]*podRecord{}, probes: map[probe.Key]podName{}}
 }
 
-// updatePod calls update with the record of the pod uid: its last known spec and status. It creates the record if there is none.
-// The table is locked during the call.
+// updatePod calls update with the record of a pod, its last known spec and status. If the pod has no record, it creates an
+// empty one. The table is locked during the call.
 func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,7 +36,8 @@ func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	update(r)
 }
 
-// updateKnownPod calls update with the record of the pod uid. It does nothing if there is no record.
+// updateKnownPod calls update with the record of a pod. If the pod has no record, it does nothing. The table is locked
+// during the call.
 func (t *podTable) updateKnownPod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,15 +46,15 @@ func (t *podTable) updateKnownPod(uid string, update func(*podRecord)) {
 	}
 }
 
-// removePod removes the record of the pod uid, which the agent no longer manages.
+// removePod removes the record of a pod that the agent no longer manages.
 func (t *podTable) removePod(uid string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.pods, uid)
 }
 
-// nameForProbe returns the pod name for the metrics of a probe. The first result for key is stored, and returned by all later
-// calls. It comes from the record of the pod, or else from lookup, which is called without a lock.
+// nameForProbe returns the pod name in the metrics of a probe. The first call takes it from the record of the pod, or from
+// lookup() if there is no record. Later calls return the same name.
 func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	t.mu.Lock()
 	name, known := t.probes[key]
@@ -72,8 +73,8 @@ func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	return name
 }
 
-// removeProbe removes the stored pod name of a probe that has ended, and returns it. The caller removes the probe's series with
-// this name.
+// removeProbe removes the pod name of a probe that has ended, and returns it. The caller needs it to remove the series of
+// the probe.
 func (t *podTable) removeProbe(key probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()

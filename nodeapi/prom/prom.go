@@ -58,9 +58,9 @@ type Metrics struct {
 	podsAPI   podsAPIMetrics
 }
 
-// New registers the metrics of all packages with registry. The metrics of a package appear on the page only after a method of
-// Metrics has returned its hooks. On error nothing is registered. The error names an invalid option, or a metric that is
-// registered already.
+// New registers the metrics of all packages with registry. The metrics of a package appear on the page once the method for
+// its hooks was called, such as [Metrics.Lifecycle]. On error nothing is registered. The error names the invalid option, or
+// the metric that is registered already.
 func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	if err := required.Args("prom.New", required.Arg{Name: "registry", Value: registry, Hint: "that of prometheus.NewRegistry"}); err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	return m, nil
 }
 
-// RegisterProcess registers the metrics of the process and the Go runtime that the kubelet also has. It also registers
-// nodeagent_build_info, with version as a label.
+// RegisterProcess registers the kubelet's metrics about the process and the Go runtime. It also registers
+// nodeagent_build_info with the label version.
 func RegisterProcess(registry prometheus.Registerer, version string) error {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nodeagent_build_info", Help: "The version of the agent. The value is always 1.",
@@ -133,7 +133,7 @@ func RegisterProcess(registry prometheus.Registerer, version string) error {
 	return nil
 }
 
-// registerStartTime registers only the metric process_start_time_seconds. The kubelet has it on each page.
+// registerStartTime registers the metric process_start_time_seconds, which the kubelet has on each page.
 func registerStartTime(registry prometheus.Registerer) error {
 	start := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "process_start_time_seconds", Help: "Start time of the process since unix epoch in seconds.",

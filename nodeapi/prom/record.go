@@ -32,8 +32,8 @@ type podRecord struct {
 // annotationSeen is the annotation of a static pod with the time at which a kubelet first read the pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// countStatus counts the changes of the pod's status since the last call: a rejection, the start, terminated containers, and
-// resizes. It then stores pod and status.
+// countStatus compares a new status of the pod with the previous status, and counts the changes: a rejection, the start,
+// terminated containers and resizes. It then stores the new pod and status.
 func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
@@ -56,7 +56,7 @@ func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, stat
 	r.pod, r.status = pod, status
 }
 
-// initRecord initializes the record when the first status of the pod is known. It counts the pod as admitted, unless it has
+// initRecord initializes the record with the first status of the pod. It counts the pod as admitted, unless the pod has
 // failed or succeeded already.
 func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
@@ -71,8 +71,8 @@ func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, statu
 	metrics.admitted.inc(resourceMode(pod), strings.ToLower(string(qos.StatusClass(pod))))
 }
 
-// resourceMode returns the label value for where pod specifies its resources, for example "pod_level". It is empty if there are
-// none.
+// resourceMode returns the label value for where a pod specifies its resources, such as "pod_level" or "container_level". It
+// is empty if the pod specifies none.
 func resourceMode(pod *corev1.Pod) string {
 	ofPod := pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
 	ofContainers := false
@@ -93,17 +93,16 @@ func resourceMode(pod *corev1.Pod) string {
 	}
 }
 
-// noteRejection stores the reason of event, if it is a warning about the pod itself. countStatus counts a rejection only if its
-// reason is stored. A pod that a previous agent process has rejected has no event, and is not counted again.
+// noteRejection stores the reason of a warning event about the pod. countStatus counts a rejection only for a stored reason.
+// A rejection by a previous agent process has no event, so it is not counted again.
 func (r *podRecord) noteRejection(event podevents.Event) {
 	if event.Type == corev1.EventTypeWarning && event.Container == "" {
 		r.rejected = event.Reason
 	}
 }
 
-// countTerminated counts each terminated container in status once. A container that was replaced since the last status is found
-// in the last state of its successor. If first is true, the containers are not counted: a previous agent process has counted
-// them.
+// countTerminated counts each terminated container in status once. The last state of a container contains its previous
+// instance. If first is true, it counts nothing, because a previous agent process may have counted the containers.
 func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.PodStatus, first bool) {
 	known := map[string]bool{}
 	for _, list := range [...]struct {
@@ -132,7 +131,7 @@ func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.Po
 	}
 }
 
-// countResizes counts each request and limit of a container that differs between before and after, two versions of a pod.
+// countResizes counts each request and limit of a container that differs between two versions of a pod.
 func countResizes(metrics *lifecycleMetrics, before, after *corev1.Pod) {
 	for _, lists := range [...][2][]corev1.Container{
 		{before.Spec.InitContainers, after.Spec.InitContainers}, {before.Spec.Containers, after.Spec.Containers},
@@ -172,8 +171,8 @@ func resizeOperation(before, after resource.Quantity) string {
 	}
 }
 
-// countResizeStatus counts a resize that has become infeasible, and the end of a deferred resize: accepted or reverted. It
-// compares the conditions in status with the conditions of the last status.
+// countResizeStatus counts a resize that has become infeasible. It also counts a deferred resize that was accepted or
+// reverted. For this it compares the conditions in status with the previous conditions.
 func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
 	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
@@ -193,8 +192,8 @@ func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod
 	}
 }
 
-// countDeferred records how long a resize was deferred, with resolution as a label. pending is the condition PodResizePending of
-// the last status. It returns false if pending is not about a deferred resize.
+// countDeferred records how long a resize was deferred, with the label resolution. It returns false if pending, the previous
+// condition PodResizePending, is not about a deferred resize.
 func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
 	if pending == nil || pending.Reason != corev1.PodReasonDeferred || pending.LastTransitionTime.IsZero() {
 		return false
@@ -203,15 +202,15 @@ func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.Pod
 	return true
 }
 
-// countRemoval records how long a resize was deferred, if it was still deferred when the pod was removed.
+// countRemoval is called when the pod is removed. If a resize is deferred, it records for how long.
 func (r *podRecord) countRemoval(metrics *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
 		r.countDeferred(metrics, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)
 	}
 }
 
-// detailLabel returns the label value for message, the reason why a resize is infeasible. The message itself cannot be a label
-// value, because it contains numbers.
+// detailLabel returns the label value for the reason why a resize is infeasible, given its message. The message itself
+// contains numbers, so there would be too many label values.
 func detailLabel(message string) string {
 	if strings.Contains(strings.ToLower(message), "swap") {
 		return "swap_limitation"

@@ -27,8 +27,8 @@ func (m *Metrics) buildRuntime(group *group) {
 	}
 }
 
-// Runtime returns a function for the option CallReturned of package cri/remote. The function records the number and duration of
-// calls per CRI method, such as RunPodSandbox. It also calls the additional functions.
+// Runtime returns a function for the option CallReturned of package cri/remote. It records the number and duration of calls
+// per CRI method, such as RunPodSandbox. It also calls the additional functions.
 func (m *Metrics) Runtime(additional ...func(method string, took time.Duration, err error)) func(method string, took time.Duration, err error) {
 	r := &m.runtime
 	r.group.enabled.Store(true)

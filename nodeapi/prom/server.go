@@ -90,8 +90,8 @@ func (m *Metrics) buildPodsAPI(group *group) {
 	}
 }
 
-// PodsAPI returns two functions for the hooks CallCompleted and WatcherDropped of package nodeapi/podsapi. They record metrics of
-// the gRPC pods API.
+// PodsAPI returns functions for the hooks CallCompleted and WatcherDropped of package nodeapi/podsapi. They record metrics
+// of the gRPC pods API.
 func (m *Metrics) PodsAPI() (completed func(method, code string), dropped func()) {
 	p := &m.podsAPI
 	p.group.enabled.Store(true)

@@ -36,9 +36,9 @@ func (m *Metrics) buildStatuses(group *group) {
 	m.statuses.first = group.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "Start time of the first pod without host network, without image pulls and init containers.")
 }
 
-// StatusSent returns a function for the field StatusSent of apiserver.PartsOptions or StatusHooks. The function is called when
-// the API server has accepted a pod status. It records took, the time since the status changed. If [Metrics.Lifecycle] is in use,
-// it also records how long the start of a pod took. It also calls the additional functions.
+// StatusSent returns a function for the option StatusSent of package apiserver. It records how long the API server took to
+// accept a pod status, since the status changed. If [Metrics.Lifecycle] is in use, it also records how long the start of a
+// pod took. It also calls the additional functions.
 func (m *Metrics) StatusSent(additional ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
 	s.group.enabled.Store(true)
@@ -51,8 +51,8 @@ func (m *Metrics) StatusSent(additional ...func(pod cri.PodIdentity, took time.D
 	}
 }
 
-// recordSent records how long the start of a pod took, once all its containers run. It ignores static pods. It also ignores pods
-// created before the agent started, because their containers may have been running already.
+// recordSent records how long the start of a pod took, once all its containers run. It ignores static pods, and pods that
+// were created before the agent started.
 func (s *statusMetrics) recordSent(rec *podRecord, now time.Time) {
 	if rec.startCounted || rec.pod == nil || !hasStarted(rec.status) || rec.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(rec.pod) {
 		return
@@ -95,7 +95,7 @@ func hasPersistentVolume(pod *corev1.Pod) bool {
 	return false
 }
 
-// initDuration returns the sum of the run times of all init containers in status, except sidecars.
+// initDuration returns the total run time of the init containers in status, except sidecars.
 func initDuration(pod *corev1.Pod, status *corev1.PodStatus) (total time.Duration) {
 	for i := range status.InitContainerStatuses {
 		c := &status.InitContainerStatuses[i]

@@ -62,7 +62,7 @@ func (m *Metrics) Volumes(additional ...volume.Hooks) volume.Hooks {
 	}
 }
 
-// volumeOperation returns the kubelet's label value for step, a step of setting up or tearing down a volume.
+// volumeOperation returns the kubelet's label value for a step of a volume's setup or teardown, such as "volume_mount".
 func volumeOperation(step volume.Step) string {
 	switch step {
 	case volume.StepTearDown:
@@ -96,9 +96,9 @@ func (m *Metrics) buildCSI(group *group) {
 	}
 }
 
-// CSI returns a function for the hook CallCompleted of package volume/csi. The function records the duration of calls of CSI
-// drivers. If err has a method Code() string, its result is the label for the gRPC code. The function also calls the additional
-// functions.
+// CSI returns a function for the hook CallCompleted of package volume/csi. It records the duration of each call to a CSI
+// driver. The label for the gRPC code is the result of err.Code(), if err has such a method that returns a string. It also
+// calls the additional functions.
 func (m *Metrics) CSI(additional ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
 	c.group.enabled.Store(true)

@@ -17,8 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// Cadvisor returns the page /metrics/cadvisor. It has the kernel's counters for the cgroups of the node, of pods and of
-// containers, and the machine information in opts.Machine. source measures them. The error names the invalid option.
+// Cadvisor returns the page /metrics/cadvisor. It contains the kernel's counters for the cgroups of the node, of pods and of
+// containers, which source measures. It also contains the machine information in opts.Machine. The error names the invalid
+// option.
 func Cadvisor(source Source, opts Options) (*Page, error) {
 	if err := required.Args("usage.Cadvisor", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
@@ -70,8 +71,7 @@ type processInfo struct {
 	hasLimit      bool  // openFileLimit was read
 }
 
-// measureAll measures the data that families, the metrics of the page, need. Data that cannot be measured is missing, and the
-// error names it.
+// measureAll measures the data that the given metrics need. Data that cannot be measured is missing, and the error names it.
 func measureAll(ctx context.Context, source Source, opts Options, families []family) (result measurement, err error) {
 	var parts cgroups.Parts
 	var reads procParts
@@ -170,8 +170,8 @@ func kindOf(sample *stats.Sample) rowKind {
 	return ofPod
 }
 
-// cgroupID returns the value of the label id: the path of the cgroup of sample in the cgroup hierarchy. root is the cgroup that
-// contains sample.Path. systemd selects the names of systemd slices.
+// cgroupID returns the path of a sample's cgroup in the cgroup hierarchy, for the label id. The path of the sample is
+// relative to root. If systemd is true, the result has the names of systemd slices.
 func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 	if sample.Path == "" && sample.Leaf == "" {
 		return "/"
@@ -195,8 +195,8 @@ func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 	return id + "/" + sample.Leaf
 }
 
-// buildLabels returns the labels of the cgroup, with id as one value. All cgroups have the same label names: a value that does
-// not apply is empty. The labels image and name are omitted if they are in excluded.
+// buildLabels returns the labels of the cgroup, with this id. All cgroups have the same label names: a value that does not
+// apply is empty. The labels image and name can be excluded.
 func (r *cgroupRow) buildLabels(id string, opts Options, excluded map[string]bool) string {
 	var image, name string
 	switch r.kind {
@@ -243,15 +243,15 @@ type emitter struct {
 	at  time.Time
 }
 
-// writeValue writes value as a series that has only the labels of the cgroup.
+// writeValue writes a series with this value and only the labels of the cgroup.
 func (e *emitter) writeValue(value float64) { e.writeSeries(e.row.labels, "", value, e.at) }
 
-// writeWithLabels writes value as a series with the labels of the cgroup and additional labels, such as device.
+// writeWithLabels writes a series with this value. It has the labels of the cgroup and the given labels, such as device.
 func (e *emitter) writeWithLabels(labels string, value float64) {
 	e.writeSeries(e.row.labels, labels, value, e.at)
 }
 
-// writeFamily writes the metric f with its series for all rows. It writes nothing if there is no series.
+// writeFamily writes the metric f with a series for each row. It writes nothing if there is no series.
 func (f *family) writeFamily(page *text, rows []cgroupRow) {
 	begun := page.startFamily(f.name, f.help, f.kind)
 	header := len(page.buf)
@@ -302,7 +302,7 @@ func writeMachine(page *text, opts Options) {
 	writeMachineScrapeError(page, opts)
 }
 
-// writeMachineScrapeError writes machine_scrape_error with the value 0, because opts.Machine is never read by the page.
+// writeMachineScrapeError writes machine_scrape_error. The value is always 0, because the page does not measure the machine.
 func writeMachineScrapeError(page *text, opts Options) {
 	const name = "machine_scrape_error"
 	if opts.isIncluded(name) {

@@ -5,8 +5,8 @@ package usage
 
 import "slices"
 
-// capacityFamily returns a metric about the capacity of file systems, with one series per file system of the machine. read
-// returns the value of a series.
+// capacityFamily returns a metric about the capacity of the machine's file systems. It has a series with the value read(m)
+// for each file system m.
 func capacityFamily(name, help string, read func(m *mountedFS) uint64) family {
 	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
@@ -17,7 +17,7 @@ func capacityFamily(name, help string, read func(m *mountedFS) uint64) family {
 	}}
 }
 
-// diskFamily returns a metric about disks, with one series per file system of the machine. read returns the value of a series
+// diskFamily returns a metric about disks, with one series per file system of the machine. read(counts) computes its value
 // from the counters of the disk in /proc/diskstats.
 func diskFamily(name, kind, help string, read func(counts *[11]uint64) float64) family {
 	return family{name: name, kind: kind, help: help, procParts: procDisks | procMounts, emit: func(e *emitter, r *cgroupRow) {
@@ -25,8 +25,8 @@ func diskFamily(name, kind, help string, read func(counts *[11]uint64) float64) 
 	}}
 }
 
-// writeDisks writes one series per file system of the machine. read returns its value from the counters of the disk. Device
-// labels in written are skipped, because the caller has already written counters of the cgroup for them.
+// writeDisks writes one series per file system of the machine. read(counts) computes its value from the counters of the
+// disk. It skips the device labels in written, for which the caller has written a series already.
 func (e *emitter) writeDisks(row *cgroupRow, read func(counts *[11]uint64) float64, written []string) {
 	for i := range row.mounts {
 		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
@@ -35,14 +35,14 @@ func (e *emitter) writeDisks(row *cgroupRow, read func(counts *[11]uint64) float
 	}
 }
 
-// diskCounter returns a function that returns one of the counters of a disk. index is the position of the counter in
-// /proc/diskstats, such as diskReads.
+// diskCounter returns a function that selects one of a disk's counters: the counter at position index in /proc/diskstats,
+// such as diskReads.
 func diskCounter(index int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[index]) }
 }
 
-// diskSeconds returns a function that returns one of the time counters of a disk, converted to seconds. index is the position of
-// the counter in /proc/diskstats, such as diskReadTime.
+// diskSeconds returns a function that selects one of a disk's time counters, and converts it to seconds. It is the counter
+// at position index in /proc/diskstats, such as diskReadTime.
 func diskSeconds(index int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[index]) / 1000 }
 }

@@ -8,5 +8,5 @@ import (
 	"syscall"
 )
 
-// isExited reports whether err is ESRCH. Reading an open directory in /proc returns it once the process has exited.
+// isExited reports whether err is ESRCH: an open directory in /proc cannot be read any more after the process has exited.
 func isExited(err error) bool { return errors.Is(err, syscall.ESRCH) }

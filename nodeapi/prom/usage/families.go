@@ -13,13 +13,15 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// containerFamilies returns the metrics on the kubelet's page /metrics/cadvisor, as far as cgroups and the runtime provide them.
+// containerFamilies returns all metrics about cgroups on the page /metrics/cadvisor. Metrics of the kubelet are missing if
+// neither cgroups nor the runtime provide their values.
 func containerFamilies() []family {
 	return slices.Concat(cpuFamilies(), timeFamilies(), memoryFamilies(), ioFamilies(), diskFamilies(), networkFamilies(), taskFamilies(),
 		processFamilies(), pressureFamilies(), specFamilies())
 }
 
-// timeFamilies returns the metrics about when containers were created, started and last seen.
+// timeFamilies returns the metrics about when a container was created, started and last seen. It also returns its health
+// state, which is unknown.
 func timeFamilies() []family {
 	return []family{
 		{
@@ -62,13 +64,13 @@ func (r *cgroupRow) createdAt() time.Time {
 	return r.Sandbox.CreatedAt
 }
 
-// cgroupFamily returns a metric with one series per cgroup. read returns the value of a series. parts selects the counters that
-// read needs.
+// cgroupFamily returns a metric with one series per cgroup. read(s) returns its value. The argument parts selects the cgroup
+// counters that read needs.
 func cgroupFamily(name, kind, help string, parts cgroups.Parts, read func(s *cgroups.Stats) float64) family {
 	return family{name: name, kind: kind, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) { e.writeValue(read(&r.Stats)) }}
 }
 
-// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. read returns the value of a series.
+// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. read(c) returns its value.
 func quotaFamily(name, help string, read func(c *cgroups.CPUStat) float64) family {
 	return family{name: name, kind: counter, help: help, parts: cgroups.PartCPU | cgroups.PartCPULimit, emit: func(e *emitter, r *cgroupRow) {
 		if r.cpuLimit().Quota > 0 {
@@ -161,9 +163,9 @@ func memoryFamilies() []family {
 	}
 }
 
-// deviceFamily returns a metric with one series per cgroup and block device, whose value read returns. A disk without counters in
-// the root cgroup gets a series for the root cgroup if ofDisk is not nil. ofDisk returns its value from the counters in
-// /proc/diskstats.
+// deviceFamily returns a metric with one series per cgroup and block device. read(d) returns its value. If ofDisk is not
+// nil, the root cgroup also gets a series for each disk without cgroup counters; ofDisk computes its value from the counters
+// in /proc/diskstats.
 func deviceFamily(name, help string, read func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
@@ -199,8 +201,8 @@ func ioFamilies() []family {
 	}
 }
 
-// interfaceFamily returns a metric with one series per network interface of the node and of each pod. read returns the value of a
-// series.
+// interfaceFamily returns a metric with one series per network interface of the node and of each pod. read(i) returns its
+// value.
 func interfaceFamily(name, help string, read func(i *stats.Interface) uint64) family {
 	return family{name: name, kind: counter, help: help, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.interfaces {
@@ -233,9 +235,9 @@ func taskFamilies() []family {
 	}
 }
 
-// pressureFamily returns a metric about pressure stalls (PSI), with one series per cgroup. If full is true, the value is the time
-// for which all tasks were stalled, otherwise at least one task. If read returns nil, because the kernel has no PSI, there is no
-// series.
+// pressureFamily returns a metric about pressure stalls (PSI), with one series per cgroup. Its value is the time for which
+// some tasks were stalled, or all tasks if full is true. A cgroup for which read returns nil has no series: the kernel has
+// no PSI.
 func pressureFamily(name, help string, part cgroups.Parts, read func(s *cgroups.Stats) *cgroups.Pressure, full bool) family {
 	return family{name: name, kind: counter, help: help, parts: part, emit: func(e *emitter, r *cgroupRow) {
 		p := read(&r.Stats)

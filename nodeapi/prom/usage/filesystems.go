@@ -74,8 +74,8 @@ type machineDisks struct {
 	disks  []disk
 }
 
-// readDisks reads the counters of all disks from proc. If mounts is true, it also reads the mounted file systems. Data that
-// cannot be read is missing and named by the error. If a file does not exist, its data is missing without an error.
+// readDisks reads the counters of all disks from the directory proc. If mounts is true, it also reads the mounted file
+// systems. Data that cannot be read is missing, and the error names it. A file that does not exist is no error.
 func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	var errs []error
 	text, err := readLimited(proc, "diskstats", maxDiskstats)
@@ -100,8 +100,8 @@ func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	return result, errors.Join(errs...)
 }
 
-// findDisk returns the disk of a file system on the block device with this path and number. It returns nil if there is no such
-// disk.
+// findDisk returns the disk of a mounted file system, given its block device by path and by number. It returns nil if there
+// is no such disk.
 func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	for i := range m.disks {
 		if name, ok := strings.CutPrefix(device, "/dev/"); ok && name == m.disks[i].name || m.disks[i].number == number {
@@ -122,7 +122,7 @@ func (m *machineDisks) devicePath(number [2]uint32) string {
 	return ""
 }
 
-// measureCapacity stores the size and usage of all mounted file systems in m. source measures them.
+// measureCapacity stores the size and usage of all mounted file systems in m.
 func (m *machineDisks) measureCapacity(ctx context.Context, source Filesystems) error {
 	paths := make([]string, len(m.mounts))
 	for i := range m.mounts {
@@ -148,7 +148,7 @@ func readLimited(proc fs.FS, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// parseDiskstats parses text, the content of /proc/diskstats. A line has numbers, name and at least eleven counters of a device:
+// parseDiskstats parses the content of /proc/diskstats. A line has numbers, name and at least eleven counters of a device:
 // "8 0 sda 1166 412 23242 ...". Devices that were never used are omitted.
 func parseDiskstats(text []byte) (disks []disk, err error) {
 	for line := range bytes.Lines(text) {
@@ -176,8 +176,9 @@ func parseDiskstats(text []byte) (disks []disk, err error) {
 	return disks, nil
 }
 
-// parseMountinfo parses text, the content of /proc/PID/mountinfo, see proc_pid_mountinfo(5). It returns the file systems that
-// cAdvisor lists (lib/fs), but at most maxFilesystems, and one per device. File systems of pods and containers are omitted.
+// parseMountinfo parses the content of /proc/PID/mountinfo; see proc_pid_mountinfo(5). It returns one file system per
+// device, at most maxFilesystems in total. It omits file systems of pods and containers, and types that cAdvisor does not
+// list (lib/fs).
 func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	seen := map[string]bool{}
 	for line := range bytes.Lines(text) {
@@ -213,7 +214,7 @@ func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	return all, nil
 }
 
-// isCountedType reports whether cAdvisor lists file systems of type kind.
+// isCountedType reports whether cAdvisor lists file systems of this type.
 func isCountedType(kind string) bool {
 	switch kind {
 	case "tmpfs", "overlay", "btrfs", "zfs", "xfs", "squashfs", "f2fs", "jfs", "reiserfs", "hfs", "hfsplus", "ntfs", "vfat", "fat",
@@ -223,8 +224,8 @@ func isCountedType(kind string) bool {
 	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
 }
 
-// isPodMount reports whether path is a mount point of a pod volume, a CSI driver, a container or a sandbox. Runtimes mount the
-// file systems of containers and sandboxes below a directory that is named after the ID.
+// isPodMount reports whether path is a mount point of a pod volume, a CSI driver, a container or a sandbox. The mount point
+// of a container or sandbox is recognized by a directory that has an ID as its name.
 func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {

@@ -57,8 +57,8 @@ type Options struct {
 	Error func(page string, err error)
 }
 
-// validateOptions returns an error that names the invalid option. The error starts with caller, the function that has received
-// the options.
+// validateOptions returns an error that names the invalid option, or nil. The error starts with the name of the calling
+// function.
 func (o Options) validateOptions(caller string) error {
 	for _, pattern := range o.Without {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -87,7 +87,7 @@ func (o Options) withProc() Options {
 	return o
 }
 
-// isIncluded reports whether the metric name is on the page. It is not if a pattern in Without matches it.
+// isIncluded reports whether a metric is on the page: no pattern in Without matches its name.
 func (o Options) isIncluded(name string) bool {
 	return !slices.ContainsFunc(o.Without, func(pattern string) bool {
 		ok, _ := path.Match(pattern, name)

@@ -21,8 +21,8 @@ func newPage(write func(ctx context.Context, t *text)) *Page {
 	return &Page{lock: make(chan struct{}, 1), write: write}
 }
 
-// ServeHTTP measures, unless a measurement is recent enough, and responds with the page. It uses gzip if the client accepts gzip.
-// Concurrent requests wait for each other.
+// ServeHTTP responds with the page, compressed if the client accepts gzip. It measures the values first, unless the last
+// measurement is recent enough. Concurrent requests wait for each other.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

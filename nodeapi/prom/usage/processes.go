@@ -37,8 +37,9 @@ type procReader struct {
 // errTooMany is the error if a cgroup has more processes and open files than the limit.
 var errTooMany = errors.New("too many")
 
-// readProcesses reads the open files and the limit of open files for the processes of the cgroup of sample. parts selects these
-// values. The limit is read from the first process, and only for containers, sandboxes and the root cgroup.
+// readProcesses reads the open files of a cgroup's processes, and their limit of open files. The argument parts selects
+// which of the two is read. The limit is that of the first process, and is only read for containers, sandboxes and the root
+// cgroup.
 func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info processInfo) {
 	pids := sample.Stats.Pids.Procs
 	if parts&procOpenFiles != 0 {
@@ -56,8 +57,8 @@ func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info 
 	return info
 }
 
-// countOpenFiles counts the open files of the processes pids. The result is not valid if there are more than maxPerCgroup, or if
-// a process cannot be read. A process that has exited counts as having none.
+// countOpenFiles counts the open files of these processes. The result is invalid if there are more than maxPerCgroup, or if
+// a process cannot be read. A process that has exited has no open files.
 func (p *procReader) countOpenFiles(pids []int) openCounts {
 	o := openCounts{valid: true}
 	budget := min(p.budget, maxPerCgroup)
@@ -72,8 +73,8 @@ func (p *procReader) countOpenFiles(pids []int) openCounts {
 	return o
 }
 
-// countProcess adds the open files listed in dir, a directory /proc/PID/fd, to counts. It subtracts them from budget, and returns
-// errTooMany once the budget is used up.
+// countProcess adds the open files of a process to counts. They are listed in dir, its directory /proc/PID/fd. It subtracts
+// their number from budget, and returns errTooMany if the budget is exceeded.
 func (p *procReader) countProcess(dir string, counts *openCounts, budget *int) error {
 	if *budget--; *budget < 0 {
 		*budget = 0
@@ -109,7 +110,7 @@ func (p *procReader) countProcess(dir string, counts *openCounts, budget *int) e
 	}
 }
 
-// readOpenFileLimit returns the soft limit of open files of process pid; -1 means unlimited. ok is false if the limit cannot be
+// readOpenFileLimit returns a process's soft limit of open files; -1 means unlimited. ok is false if the limit cannot be
 // read.
 func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	f, err := p.Open(strconv.Itoa(pid) + "/limits")
@@ -124,8 +125,8 @@ func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	return parseOpenFileLimit(text)
 }
 
-// parseOpenFileLimit returns the soft limit of open files in text, the content of /proc/PID/limits. The line "Max open files 1024
-// 524288 files" has the soft limit 1024. The result -1 means unlimited. ok is false if there is no such line.
+// parseOpenFileLimit returns the soft limit of open files from the content of /proc/PID/limits. It is 1024 for the line "Max
+// open files 1024 524288 files", and -1 for unlimited. ok is false if there is no such line.
 func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	for line := range bytes.Lines(text) {
 		rest, found := bytes.CutPrefix(line, []byte("Max open files"))
@@ -145,7 +146,7 @@ func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	return 0, false
 }
 
-// processFamilies returns the metrics about open files of processes, and about the limit of open files.
+// processFamilies returns the metrics about the open files of processes and their limit.
 func processFamilies() []family {
 	ofOpened := func(name, help string, value func(o openCounts) int) family {
 		return family{name: name, kind: gauge, help: help, procParts: procOpenFiles, parts: partsProcs, emit: func(e *emitter, r *cgroupRow) {

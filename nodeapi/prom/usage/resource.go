@@ -109,8 +109,8 @@ func swapValue(s *statsapi.SwapStats) measuredValue {
 	return measuredValue{float64(*s.SwapUsageBytes), s.Time.Time, true}
 }
 
-// Resource returns the page /metrics/resource: CPU, memory and swap of the node, its pods and containers. source measures them.
-// The error names the invalid option.
+// Resource returns the page /metrics/resource. It contains CPU, memory and swap of the node, its pods and containers, which
+// source measures. The error names the invalid option.
 func Resource(source Source, opts Options) (*Page, error) {
 	if err := required.Args("usage.Resource", required.Arg{Name: "source", Value: source, Hint: "a *stats.Collector"}); err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ type resourceRow struct {
 	container *statsapi.ContainerStats
 }
 
-// newResourceRows returns a row for each pod and container in summary. If two pods have the same name, for example a terminating
-// pod and its replacement, only the first has rows.
+// newResourceRows returns a row for each pod and container in summary. If two pods have the same name, such as a terminating
+// pod and its replacement, only the first pod has rows.
 func newResourceRows(summary *statsapi.Summary) (rows []resourceRow) {
 	seen := make(map[string]bool)
 	add := func(row resourceRow) {

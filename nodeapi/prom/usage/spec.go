@@ -17,7 +17,7 @@ func limitOrZero(limit *int64) float64 {
 	return float64(*limit)
 }
 
-// specFamily returns a metric about limits of cgroups, with one series per cgroup. read returns the value of a series. The series
+// specFamily returns a metric about limits of cgroups, with one series per cgroup. read(r) returns its value. The series
 // have no timestamps, as in cAdvisor.
 func specFamily(name, help string, parts cgroups.Parts, read func(r *cgroupRow) float64) family {
 	return family{name: name, kind: gauge, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) {
@@ -46,7 +46,7 @@ func specFamilies() []family {
 	}
 }
 
-// cpuLimit returns the CPU weight and quota of the cgroup, or the zero value if they were not read.
+// cpuLimit returns the CPU weight and quota of the cgroup. It returns the zero value if they were not read.
 func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	if r.Stats.CPU.Limit == nil {
 		return cgroups.CPULimit{}
@@ -54,8 +54,8 @@ func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	return *r.Stats.CPU.Limit
 }
 
-// cpuShares returns the CPU shares of the cgroup. It converts a CPU weight of cgroup v2 with the linear formula of cAdvisor,
-// although the runtime may have computed the weight with another formula.
+// cpuShares returns the CPU shares of the cgroup. It converts a CPU weight of cgroup v2 with cAdvisor's linear formula, even
+// if the runtime has computed the weight with another formula.
 func cpuShares(row *cgroupRow) float64 {
 	l := row.cpuLimit()
 	if l.Weight > 0 {

@@ -24,9 +24,9 @@ type storage struct {
 	logs    *prometheus.Desc // nil: excluded
 }
 
-// Storage returns a collector for the kubelet's page /metrics. It reports the usage of volumes with PersistentVolumeClaims
-// (kubelet_volume_stats_*) and of container logs (kubelet_container_log_filesystem_used_bytes). For each page it calls measure,
-// for example a function that calls Summary of a stats.Collector. It panics if measure is nil.
+// Storage returns a collector of volume and log usage for the kubelet's page /metrics. It reports the volumes of
+// PersistentVolumeClaims (kubelet_volume_stats_*) and the container logs (kubelet_container_log_filesystem_used_bytes). Each
+// collection calls measure, which may call Summary of a stats.Collector. It panics if measure is nil.
 func Storage(measure func() (*statsapi.Summary, error), opts Options) prometheus.Collector {
 	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls stats.Collector.Summary"})
 	s := &storage{measure: measure, opts: opts}
@@ -58,7 +58,8 @@ func (s *storage) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect calls measure and sends the resulting series. If two volumes or containers have equal labels, it sends only the first.
+// Collect calls measure and sends the resulting series. If two volumes or containers have the same labels, it sends only the
+// first.
 func (s *storage) Collect(metrics chan<- prometheus.Metric) {
 	all, err := s.measure()
 	s.opts.reportError("/metrics", err)
@@ -90,7 +91,7 @@ func (s *storage) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// sendVolume sends one series per measured value in usage, the usage of a claim's volume.
+// sendVolume sends the usage of a claim's volume, with one series per measured value.
 func (s *storage) sendVolume(metrics chan<- prometheus.Metric, usage *statsapi.VolumeStats) {
 	for _, m := range s.volumes {
 		if value := m.value(usage); value != nil {

@@ -23,8 +23,8 @@ type text struct {
 	name string // name of the current metric
 }
 
-// startFamily appends the header of a metric. It returns the position of the header, at which the caller truncates the text if
-// the metric has no series.
+// startFamily appends the header of a metric. It returns the position of the header, so that the caller can remove it if the
+// metric has no series.
 func (t *text) startFamily(name, help, kind string) (start int) {
 	start = len(t.buf)
 	t.name = name
@@ -34,8 +34,8 @@ func (t *text) startFamily(name, help, kind string) (start int) {
 	return start
 }
 
-// writeSeries appends one series of the current metric. labels and more are labels in the format of formatLabel, joined by
-// commas. A zero timestamp is omitted.
+// writeSeries appends one series of the current metric. The arguments labels and more are lists of labels in the format of
+// formatLabel, and may be empty. A zero timestamp is omitted.
 func (t *text) writeSeries(labels, more string, value float64, timestamp time.Time) {
 	t.buf = append(t.buf, t.name...)
 	if labels != "" || more != "" {
@@ -54,7 +54,7 @@ func (t *text) writeSeries(labels, more string, value float64, timestamp time.Ti
 	t.buf = append(t.buf, '\n')
 }
 
-// appendNumber appends value to buf in the shortest form. Whole numbers are most frequent and have a faster path.
+// appendNumber appends a number in its shortest form. Whole numbers are most frequent, and have a faster path.
 func appendNumber(buf []byte, value float64) []byte {
 	switch {
 	case math.IsInf(value, 1):

@@ -19,8 +19,8 @@ var gzipWriters = sync.Pool{New: func() any { //nolint:gochecknoglobals // a poo
 	return z
 }}
 
-// WritePage responds with page, in gzip if the client accepts gzip. It ignores write errors, because the client has then
-// disconnected.
+// WritePage writes page as the response, compressed if the client accepts gzip. It ignores write errors, because the client
+// has then disconnected.
 func WritePage(w http.ResponseWriter, r *http.Request, contentType string, page []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
@@ -38,7 +38,7 @@ func WritePage(w http.ResponseWriter, r *http.Request, contentType string, page 
 	_ = z.Close()
 }
 
-// acceptsGzip reports whether accept, the value of an Accept-Encoding header, accepts gzip.
+// acceptsGzip reports whether an Accept-Encoding header accepts gzip.
 func acceptsGzip(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		name, weight, _ := strings.Cut(strings.TrimSpace(part), ";")
