@@ -26,8 +26,8 @@ type Host struct {
 	Err error
 }
 
-// validateNodeIP returns an error unless ip is a usable address of a network interface of this machine. It follows validateNodeIP
-// in pkg/kubelet/kubelet_node_status.go.
+// validateNodeIP returns an error unless ip is a usable address of a network interface of this machine. Source:
+// validateNodeIP in pkg/kubelet/kubelet_node_status.go.
 func (h *Host) validateNodeIP(ip netip.Addr) error {
 	if ip = ip.Unmap(); slices.ContainsFunc(h.Interfaces, func(a netip.Addr) bool { return a.Unmap() == ip }) {
 		return checkUnusableIP(ip)
@@ -41,7 +41,7 @@ func (h *Host) validateNodeIP(ip netip.Addr) error {
 	return fmt.Errorf("node IP %s: not found in the host's network interfaces", ip)
 }
 
-// validateNodeIPs calls validateNodeIP for each of ips, and returns the first error.
+// validateNodeIPs calls validateNodeIP for each address, and returns the first error.
 func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	for _, ip := range ips {
 		if err := h.validateNodeIP(ip); err != nil {
@@ -51,7 +51,7 @@ func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	return nil
 }
 
-// checkUnusableIP returns an error if ip is of a kind that no node can have, such as a loopback or multicast address.
+// checkUnusableIP returns an error if no node can have the address ip, such as a loopback or multicast address.
 func checkUnusableIP(ip netip.Addr) error {
 	for _, kind := range []struct {
 		is   bool
@@ -70,8 +70,8 @@ func checkUnusableIP(ip netip.Addr) error {
 	return nil
 }
 
-// configuredIPs returns the addresses in NodeIPs without 0.0.0.0 and ::, which only select the IP family. preferIPv4 is false if
-// the first of NodeIPs is an IPv6 address.
+// configuredIPs returns the addresses in NodeIPs, except 0.0.0.0 and ::, which only select an IP family. preferIPv4 is false
+// if the first address of NodeIPs is an IPv6 address.
 func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
 	for i, ip := range c.NodeIPs {
 		if i == 0 && !ip.Unmap().Is4() {
@@ -84,23 +84,23 @@ func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
 	return ips, !preferIPv4
 }
 
-// hostAddress parses the host name as an IP address. The bool is false if the host name is not an IP address.
+// hostAddress returns the host name as an IP address. It returns false if the host name is not an IP address.
 func (c *Config) hostAddress() (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(c.hostnameOrName())
 	return ip.Unmap(), err == nil && ip.Zone() == ""
 }
 
-// needsLookup reports whether choosing the node addresses requires a DNS query and the default route. Configured addresses
-// require neither.
+// needsLookup reports whether the node addresses depend on a DNS query and the default route. This is not the case if
+// addresses are configured.
 func (c *Config) needsLookup() bool {
 	ips, _ := c.configuredIPs()
 	_, isAddress := c.hostAddress()
 	return len(ips) == 0 && !isAddress && (!c.ExternalCloudProvider || len(c.NodeIPs) > 0)
 }
 
-// nodeAddresses returns the value of status.addresses for the Node: the configured node IPs, or else the address that
-// chooseAddress finds. With an external cloud provider, it keeps the existing addresses in current. On error it returns current
-// and the error.
+// nodeAddresses returns the value of status.addresses for the Node. These are the configured node IPs, or otherwise the
+// address that chooseAddress finds. With an external cloud provider, it returns the current addresses if there are any. On
+// error it returns the current addresses and the error.
 func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	ips, preferIPv4 := config.configuredIPs()
 	if err := host.validateNodeIPs(ips); err != nil {
@@ -124,9 +124,9 @@ func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]c
 	return formatAddresses([]netip.Addr{ip}, config.hostnameOrName()), nil
 }
 
-// chooseAddress returns the InternalIP of a node without configured node IPs. It is the first of these that exists: the host name
-// if it is an IP address, an address of this machine that DNS returns for the node name, the address of the default route.
-// preferIPv4 selects among several DNS addresses.
+// chooseAddress returns the InternalIP of a node without configured node IPs. It prefers the host name, if that is an IP
+// address. Next come the addresses of this machine that DNS returns for the node name; preferIPv4 selects among them. Last
+// is the address of the default route.
 func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, error) {
 	if ip, is := config.hostAddress(); is {
 		return ip, nil
@@ -154,7 +154,7 @@ func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, erro
 	return netip.Addr{}, errors.New("the name has no address of this machine, and there is no default route")
 }
 
-// formatAddresses returns one InternalIP address per element of ips, followed by the Hostname address.
+// formatAddresses returns an InternalIP address for each of ips, followed by the Hostname address.
 func formatAddresses(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	all := make([]corev1.NodeAddress, 0, len(ips)+1)
 	for _, ip := range ips {
@@ -163,8 +163,8 @@ func formatAddresses(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
 }
 
-// setAddresses sets status.addresses. For an external cloud provider it also sets the annotation with the configured node IPs. An
-// invalid configured IP leaves both unchanged.
+// setAddresses sets status.addresses. For an external cloud provider it also sets the annotation with the configured node
+// IPs. If a configured IP is invalid, both stay unchanged.
 func (b *builder) setAddresses() {
 	c := &b.in.Config
 	ips, _ := c.configuredIPs()

@@ -33,11 +33,12 @@ type builder struct {
 	events []Event
 }
 
-// Build returns the Node object to report: previous, as received from the API server, with the fields that a node agent owns set
-// from facts. The caller must record the returned events once the API server has accepted the Node. The result shares no memory
-// with previous.
+// Build returns the Node object to report. It is a copy of previous, the Node from the API server, in which the fields that
+// a node agent owns are set from facts. The caller must record the returned events once the API server has accepted the
+// Node.
 //
-// [Changed] reports whether the Node must be sent at once. [FactErrors] returns the reasons why fields of previous are kept.
+// [Changed] reports whether the Node must be sent at once. [FactErrors] returns the reasons why fields of previous were
+// kept.
 func Build(previous *corev1.Node, facts Facts) (*corev1.Node, []Event) {
 	b := builder{in: &facts, now: facts.timestamp(), node: previous.DeepCopy()}
 	b.setPlatform()
@@ -45,8 +46,8 @@ func Build(previous *corev1.Node, facts Facts) (*corev1.Node, []Event) {
 	return b.node, b.events
 }
 
-// Initial returns the Node object for a node that the API server does not have yet. The caller must record the returned events
-// after creating the Node.
+// Initial returns the Node object for a node that does not exist at the API server yet. The caller must record the returned
+// events after creating the Node.
 func Initial(facts Facts) (*corev1.Node, []Event) {
 	c := &facts.Config
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{
@@ -68,7 +69,8 @@ func Initial(facts Facts) (*corev1.Node, []Event) {
 	return b.node, b.events
 }
 
-// FactErrors returns the errors for which Build keeps fields of previous unchanged. At present only addresses can fail.
+// FactErrors returns the reasons why Build keeps fields of previous unchanged. At present, only the addresses can cause an
+// error.
 func FactErrors(previous *corev1.Node, facts Facts) []error {
 	var errs []error
 	if _, err := nodeAddresses(&facts.Config, facts.Host, previous.Status.Addresses); err != nil {
@@ -77,8 +79,8 @@ func FactErrors(previous *corev1.Node, facts Facts) []error {
 	return errs
 }
 
-// setPlatform sets the labels for operating system and architecture, in case another client has changed them. Schedulers rely on
-// them.
+// setPlatform restores the labels for operating system and architecture, which schedulers rely on, in case another client
+// has changed them.
 func (b *builder) setPlatform() {
 	for label, value := range map[string]string{corev1.LabelOSStable: b.in.Config.operatingSystem(), corev1.LabelArchStable: b.in.Config.architecture()} {
 		if b.node.Labels[label] == value {
@@ -91,7 +93,7 @@ func (b *builder) setPlatform() {
 	}
 }
 
-// setStatus sets all status fields that a node agent owns, in the order of defaultNodeStatusFuncs in
+// setStatus sets all status fields that a node agent owns. Their order is that of defaultNodeStatusFuncs in
 // pkg/kubelet/kubelet_node_status.go.
 func (b *builder) setStatus() {
 	b.setAddresses()
@@ -109,7 +111,8 @@ func (b *builder) setStatus() {
 	b.node.Status.DeclaredFeatures = b.in.Config.declaredFeatures()
 }
 
-// setSchedulable adds an event if another client has changed spec.unschedulable since the last such event.
+// setSchedulable adds an event if spec.unschedulable differs from the last event about it: another client has changed the
+// field.
 func (b *builder) setSchedulable() {
 	switch now := b.node.Spec.Unschedulable; {
 	case now && !b.in.Announced.Unschedulable:

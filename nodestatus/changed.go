@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Changed reports whether built must be sent to the API server at once. Otherwise it is sent with the next periodic report.
-// Changed compares the status and the labels for operating system and architecture. It ignores heartbeat times and the order of
-// conditions. It does not allocate for equal objects.
+// Changed reports whether the Node built must be sent to the API server at once. Otherwise it is sent with the next periodic
+// report. It compares the status and the labels for operating system and architecture, but neither heartbeat times nor the
+// order of conditions. It does not allocate for equal objects.
 func Changed(previous, built *corev1.Node) bool {
 	for _, label := range [...]string{corev1.LabelOSStable, corev1.LabelArchStable} {
 		was, had := previous.Labels[label]
@@ -23,8 +23,8 @@ func Changed(previous, built *corev1.Node) bool {
 	return hasStatusChanged(&previous.Status, &built.Status)
 }
 
-// hasStatusChanged reports whether any field of the status differs. An empty list equals a missing one, as in
-// nodeStatusHasChanged of the kubelet.
+// hasStatusChanged reports whether two node statuses differ. An empty list equals a missing list. Source:
+// nodeStatusHasChanged in pkg/kubelet/kubelet_node_status.go.
 func hasStatusChanged(a, b *corev1.NodeStatus) bool {
 	return haveConditionsChanged(a.Conditions, b.Conditions) ||
 		a.Phase != b.Phase ||
@@ -44,7 +44,7 @@ func hasStatusChanged(a, b *corev1.NodeStatus) bool {
 		!isSamePointer(a.Config, b.Config, isSameConfig)
 }
 
-// haveConditionsChanged reports whether the conditions a and b differ. It ignores heartbeat times and the order.
+// haveConditionsChanged reports whether two lists of conditions differ. It ignores heartbeat times and the order.
 func haveConditionsChanged(a, b []corev1.NodeCondition) bool {
 	if slices.EqualFunc(a, b, isSameCondition) {
 		return false
@@ -64,7 +64,7 @@ func isSameCondition(a, b corev1.NodeCondition) bool {
 		a.LastTransitionTime.Time.Equal(b.LastTransitionTime.Time)
 }
 
-// haveQuantitiesChanged reports whether a and b differ in the names or amounts of resources. 1Gi and 1024Mi are equal amounts.
+// haveQuantitiesChanged reports whether two resource lists differ in a name or an amount. 1Gi and 1024Mi are equal amounts.
 func haveQuantitiesChanged(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return true
@@ -100,7 +100,7 @@ func isSameConfig(a, b *corev1.NodeConfigStatus) bool {
 		isSamePointer(a.LastKnownGood, b.LastKnownGood, source)
 }
 
-// isSamePointer reports whether a and b are both nil, or both set and equal according to the function equal.
+// isSamePointer reports whether both pointers are nil, or both values are equal according to equal(a, b).
 func isSamePointer[T any](a, b *T, equal func(a, b *T) bool) bool {
 	if a == nil || b == nil {
 		return a == b

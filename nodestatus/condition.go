@@ -25,7 +25,7 @@ type pressureCondition struct {
 	reason, message, event [2]string
 }
 
-// pressureConditions returns the conditions for memory, disk and PID pressure, in their order in a new Node object.
+// pressureConditions returns the conditions for memory, disk and PID pressure. They have this order in a new Node object.
 func pressureConditions() [3]pressureCondition {
 	return [...]pressureCondition{
 		{
@@ -49,7 +49,8 @@ func pressureConditions() [3]pressureCondition {
 	}
 }
 
-// setConditions sets the four conditions that a node agent owns: three for pressure, and Ready. It keeps all other conditions.
+// setConditions sets the four conditions that a node agent owns: memory pressure, disk pressure, PID pressure and Ready. It
+// keeps all other conditions.
 func (b *builder) setConditions() {
 	h, all := &b.in.Health, pressureConditions()
 	for i, is := range []bool{h.MemoryPressure, h.DiskPressure, h.PIDPressure} {
@@ -58,8 +59,8 @@ func (b *builder) setConditions() {
 	b.setReady()
 }
 
-// setPressure sets the condition p to True if hasPressure is true, else to False. As in the kubelet, reason and message are only
-// set when the status changes.
+// setPressure sets a pressure condition to True if hasPressure is true, and otherwise to False. Like the kubelet, it only
+// sets reason and message when the status changes.
 func (b *builder) setPressure(p *pressureCondition, hasPressure bool) {
 	status, which := corev1.ConditionFalse, 0
 	if hasPressure {
@@ -79,7 +80,7 @@ func (b *builder) setPressure(p *pressureCondition, hasPressure bool) {
 	}
 }
 
-// setReady sets the condition Ready. Its transition time changes only with its status.
+// setReady sets the condition Ready. It changes the transition time only if the status of the condition changes.
 func (b *builder) setReady() {
 	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status",
@@ -108,7 +109,7 @@ func (b *builder) setReady() {
 	*c = ready
 }
 
-// notReadyReasons returns the errors that make the node not ready. Elements may be nil, and count as no error.
+// notReadyReasons returns the errors that make the node not ready. Nil elements count as no error.
 func (b *builder) notReadyReasons() []error {
 	h := &b.in.Health
 	errs := append(b.in.Runtime.notReadyReasons(b.in.Now, h.Unhealthy), h.Storage)
@@ -131,7 +132,7 @@ func (b *builder) notReadyReasons() []error {
 	return errs
 }
 
-// truncateMessage returns the condition message s, cut to at most maxMessage bytes. Invalid UTF-8 is replaced.
+// truncateMessage returns the first maxMessage bytes of a condition message. Invalid UTF-8 is replaced.
 func truncateMessage(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage-len("...")] + "..."
@@ -143,8 +144,8 @@ func firstConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionTy
 	return slices.IndexFunc(all, func(c corev1.NodeCondition) bool { return c.Type == kind })
 }
 
-// lastConditionIndex returns the index of the last condition of type kind, or -1. The kubelet also uses the last condition if a
-// type occurs twice.
+// lastConditionIndex returns the index of the last condition of this type, or -1. The kubelet also uses the last condition
+// if a type occurs twice.
 func lastConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionType) int {
 	for i, c := range slices.Backward(all) {
 		if c.Type == kind {
@@ -154,5 +155,5 @@ func lastConditionIndex(all []corev1.NodeCondition, kind corev1.NodeConditionTyp
 	return -1
 }
 
-// timestamp returns Now as metav1.Time, for the time stamps of conditions.
+// timestamp returns Facts.Now as metav1.Time, for the time stamps of conditions.
 func (in *Facts) timestamp() metav1.Time { return metav1.NewTime(in.Now) }

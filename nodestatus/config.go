@@ -76,7 +76,7 @@ func (c *Config) maxPods() int {
 	return c.MaxPods
 }
 
-// maxImages returns how many images the node status lists, if the node has n images.
+// maxImages returns how many images the status of a node with n images lists.
 func (c *Config) maxImages(n int) int {
 	limit := defaultMaxImages
 	if c.MaxImages != nil {

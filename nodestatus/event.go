@@ -33,12 +33,12 @@ type Event struct {
 	Message string
 }
 
-// StartingEvent returns the event with reason Starting, which an agent records when it starts, as the kubelet does.
+// StartingEvent returns the event with reason Starting. An agent records it when it starts, as the kubelet does.
 func StartingEvent() Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: ReasonStarting, Message: "Starting kubelet."}
 }
 
-// newStatusEvent returns an event about the named node. reason is its new state, such as NodeReady.
+// newStatusEvent returns an event about the new state of a node. The reason is the name of the state, such as NodeReady.
 func newStatusEvent(node, reason string) Event {
 	return Event{Type: corev1.EventTypeNormal, Reason: reason, Message: fmt.Sprintf("Node %s status is now: %s", node, reason)}
 }
@@ -50,8 +50,8 @@ type Announced struct {
 	Unschedulable bool
 }
 
-// WithEvents returns a copy of a, updated after the caller has recorded events. Only events about a reboot and about
-// spec.unschedulable matter.
+// WithEvents returns a copy of a to use after the caller has recorded these events. Only events about a reboot or about
+// spec.unschedulable change the copy.
 func (a Announced) WithEvents(events []Event) Announced {
 	for _, e := range events {
 		switch e.Reason {

@@ -20,7 +20,7 @@ type Fixed struct {
 // Machine returns f.Info.
 func (f Fixed) Machine(context.Context) (machine.Info, error) { return f.Info, nil }
 
-// Host returns a Host whose interface addresses are f.IPs and whose default address is the first of them.
+// Host returns a Host with the interface addresses f.IPs. The first of them is the default address.
 func (f Fixed) Host(context.Context, *Config) Host {
 	h := Host{Interfaces: f.IPs}
 	if len(f.IPs) > 0 {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ownLabels returns the labels in the domains kubernetes.io and k8s.io that a node may set on its own Node object. They are
+// ownLabels returns the labels of the domains kubernetes.io and k8s.io that a node may set on its own Node object. Source:
 // KubeletLabels in k8s.io/kubelet.
 func ownLabels() []string {
 	return []string{
@@ -24,8 +24,8 @@ func ownLabels() []string {
 	}
 }
 
-// ParseLabels parses s, labels in the format of the kubelet's flag --node-labels: "disk=ssd,example.com/rack=4". If a key is
-// repeated, its last value is used. ParseLabels does not check the labels; [Config.Validate] does.
+// ParseLabels parses labels in the format of the kubelet's flag --node-labels, such as "disk=ssd,example.com/rack=4". If a
+// key is repeated, the last value is used. It does not check the labels; [Config.Validate] does.
 func ParseLabels(s string) map[string]string {
 	labels := map[string]string{}
 	for pair := range strings.SplitSeq(s, ",") {
@@ -38,7 +38,8 @@ func ParseLabels(s string) map[string]string {
 	return labels
 }
 
-// validateLabels returns the joined errors of all labels that the API server would reject, or nil.
+// validateLabels returns an error for each label that the API server would reject. They are joined; nil means that all
+// labels are valid.
 func validateLabels(labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -59,7 +60,7 @@ func validateLabels(labels map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// isReserved reports whether the label key is in a Kubernetes domain, and is not one of the labels that a node may set there.
+// isReserved reports whether a label is in a Kubernetes domain, but is not one of the labels that a node may set there.
 func isReserved(key string) bool {
 	namespace, _, found := strings.Cut(key, "/")
 	if !found || !isInDomain(namespace, "kubernetes.io") && !isInDomain(namespace, "k8s.io") || slices.Contains(ownLabels(), key) {
@@ -68,12 +69,12 @@ func isReserved(key string) bool {
 	return !isInDomain(namespace, corev1.LabelNamespaceSuffixKubelet) && !isInDomain(namespace, corev1.LabelNamespaceSuffixNode)
 }
 
-// isInDomain reports whether domain equals other or is a subdomain of it.
+// isInDomain reports whether domain equals the domain other, or is a subdomain of it.
 func isInDomain(domain, other string) bool {
 	return domain == other || strings.HasSuffix(domain, "."+other)
 }
 
-// ParseTaints parses s, taints in the format of the kubelet's flag --register-with-taints:
+// ParseTaints parses taints in the format of the kubelet's flag --register-with-taints, such as
 // "gpu=a100:NoSchedule,example.com/new:NoExecute". It returns an error for a taint that the API server would reject.
 func ParseTaints(s string) ([]corev1.Taint, error) {
 	var taints []corev1.Taint
@@ -91,7 +92,8 @@ func ParseTaints(s string) ([]corev1.Taint, error) {
 	return taints, validateTaints(taints)
 }
 
-// validateTaints returns the joined errors of all taints that the API server would reject, or nil.
+// validateTaints returns an error for each taint that the API server would reject. They are joined; nil means that all
+// taints are valid.
 func validateTaints(taints []corev1.Taint) error {
 	var errs []error
 	for i, t := range taints {

@@ -13,11 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Patch returns the strategic merge patch that changes previous into built, for the subresource status of a Node. It contains the
-// changed labels, annotations and status fields that a node agent owns. It contains the UID of previous: if the Node was
-// recreated, the API server rejects the patch.
+// Patch returns a strategic merge patch for the subresource status of a Node, which changes previous into built. It contains
+// the changed labels, annotations and status fields that a node agent owns. It also contains the UID of previous, so that
+// the API server rejects the patch if the Node was recreated.
 //
-// The patch replaces all addresses together. The API server would merge them by type, and lose the second address of a type.
+// The patch replaces the whole list of addresses. The API server would merge addresses by type, and lose the second address
+// of a type.
 func Patch(previous, built *corev1.Node) ([]byte, error) {
 	patch, err := buildPatch(previous, built)
 	if err != nil {
@@ -64,7 +65,7 @@ func buildPatch(previous, built *corev1.Node) ([]byte, error) {
 // jsonObject is a JSON object of a strategic merge patch.
 type jsonObject map[string]any
 
-// addPart adds part to o as the field called name, unless part is empty. It returns o.
+// addPart adds the object part to o as a field with this name, unless part is empty. It returns o.
 func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	if len(part) > 0 {
 		o[name] = part
@@ -72,8 +73,8 @@ func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	return o
 }
 
-// addDiff adds a field called name to o, with the difference between old and now: for an object its changed fields, otherwise the
-// value now. It adds nothing if they are equal.
+// addDiff adds a field with this name to o, which contains the difference between old and now. For an object it contains the
+// changed fields, otherwise the value now. If the values are equal, it adds nothing.
 func (o jsonObject) addDiff(name string, old, now any) error {
 	was, err := toJSONValue(old)
 	if err != nil {
@@ -87,8 +88,8 @@ func (o jsonObject) addDiff(name string, old, now any) error {
 	return nil
 }
 
-// addJSONDiff adds a field called name to o, with the difference between two decoded JSON values. For objects the difference has
-// the changed fields, and null for each removed field. It adds nothing if the values are equal.
+// addJSONDiff adds a field with this name to o, which contains the difference between two decoded JSON values. For objects
+// it contains the changed fields, and null for each removed field. If the values are equal, it adds nothing.
 func (o jsonObject) addJSONDiff(name string, oldValue, newValue any) {
 	if reflect.DeepEqual(oldValue, newValue) {
 		return
@@ -111,7 +112,7 @@ func (o jsonObject) addJSONDiff(name string, oldValue, newValue any) {
 	o[name] = part
 }
 
-// toJSONValue encodes v as JSON and returns the decoded result. For an empty list or map it returns nil.
+// toJSONValue encodes v as JSON and returns the decoded result. An empty list or map becomes nil.
 func toJSONValue(v any) (out any, err error) {
 	if value := reflect.ValueOf(v); value.Kind() != reflect.Struct && value.Kind() != reflect.Pointer && value.Len() == 0 {
 		return nil, nil
@@ -125,8 +126,8 @@ func toJSONValue(v any) (out any, err error) {
 	return out, decoder.Decode(&out)
 }
 
-// changedConditions returns each new or changed condition in now, with all its fields. The API server merges conditions by type,
-// so unchanged conditions can be omitted. A new heartbeat time is a change.
+// changedConditions returns the conditions in now that are new or changed since old, with all their fields. A new heartbeat
+// time is a change. Unchanged conditions can be omitted, because the API server merges conditions by type.
 func changedConditions(old, now []corev1.NodeCondition) (changed []jsonObject) {
 	for _, c := range now {
 		if at := lastConditionIndex(old, c.Type); at >= 0 && isSameOnServer(&old[at], &c) {
@@ -140,7 +141,7 @@ func changedConditions(old, now []corev1.NodeCondition) (changed []jsonObject) {
 	return changed
 }
 
-// elementOrder returns the types of conditions in their order, for the patch field $setElementOrder. Without this field, the API
+// elementOrder returns the types of these conditions, for the patch field $setElementOrder. Without this field, the API
 // server would move unchanged conditions to the end.
 func elementOrder(conditions []corev1.NodeCondition) (types []jsonObject) {
 	for _, c := range conditions {
@@ -149,7 +150,8 @@ func elementOrder(conditions []corev1.NodeCondition) (types []jsonObject) {
 	return types
 }
 
-// isSameOnServer reports whether a and b are equal if times are rounded down to seconds, as the API server stores them.
+// isSameOnServer reports whether two conditions are equal after times are rounded down to seconds. The API server stores
+// times in seconds.
 func isSameOnServer(a, b *corev1.NodeCondition) bool {
 	second := func(a, b metav1.Time) bool { return a.Unix() == b.Unix() && a.IsZero() == b.IsZero() }
 	return a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&

@@ -8,15 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// reconciledLabels returns the keys of the labels that Reconcile takes from the configuration. Other labels of an existing Node
-// are kept.
+// reconciledLabels returns the labels of an existing Node that Reconcile sets from the configuration. Other labels are kept.
 func reconciledLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
 
-// Reconcile returns the Node to send when an agent registers a Node that exists already, like tryRegisterWithAPIServer in
-// pkg/kubelet/kubelet_node_status.go. The bool reports whether this Node differs from existing, and must be sent.
+// Reconcile returns the Node to send when an agent registers a Node that exists already. It reports whether this Node
+// differs from existing and must be sent. Source: tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go.
 //
-// The attach-detach annotation, the default labels and the huge page resources come from initial. Taints, other labels and the
-// spec come from existing. The result shares no memory with the arguments.
+// The attach-detach annotation, the default labels and the huge page resources come from initial. Taints, other labels and
+// the spec come from existing. The result shares no memory with the arguments.
 func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	node := existing.DeepCopy()
 	changed := reconcileAttachDetach(node, initial)
@@ -26,8 +25,8 @@ func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	return node, changed
 }
 
-// reconcileAttachDetach copies the attach-detach annotation of initial to node, or removes it from node if initial has none. It
-// reports whether node was changed.
+// reconcileAttachDetach sets the attach-detach annotation of node to the value in initial, or removes it if initial has
+// none. It reports whether node was changed.
 func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	want, wanted := initial.Annotations[annotationAttachDetach]
 	if node.Annotations[annotationAttachDetach] == want {
@@ -68,7 +67,8 @@ func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileResources copies capacity and allocatable of initial to node if node has none. It reports whether node was changed.
+// reconcileResources copies capacity and allocatable from initial to node, unless node has them already. It reports whether
+// node was changed.
 func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	for _, list := range []struct{ is, want *corev1.ResourceList }{
 		{&node.Status.Capacity, &initial.Status.Capacity}, {&node.Status.Allocatable, &initial.Status.Allocatable},
@@ -84,8 +84,8 @@ func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileHugePages copies the huge page resources of initial to node, and removes page sizes that initial does not have. It
-// reports whether node was changed.
+// reconcileHugePages copies the huge page resources from initial to node. It removes page sizes that initial does not have.
+// It reports whether node was changed.
 func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	s := &node.Status
 	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {
@@ -111,9 +111,9 @@ func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// ZeroExtendedResources returns a copy of node with zero for each extended resource in capacity and allocatable. The bool reports
-// whether node has extended resources. The scheduler then binds no pod that requests a device to the node, until the device
-// plugins have registered again.
+// ZeroExtendedResources returns a copy of node in which the amount of each extended resource is zero. The scheduler then
+// binds no pod that requests a device to the node, until the device plugins have registered again. The bool reports whether
+// node has extended resources.
 func ZeroExtendedResources(node *corev1.Node) (*corev1.Node, bool) {
 	out, found := node.DeepCopy(), false
 	for name := range out.Status.Capacity {

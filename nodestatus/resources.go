@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// machineCapacity returns the resources of a machine, except for resources whose amount is unknown. It follows
+// machineCapacity returns the resources of a machine. It omits resources whose amount is unknown. Source:
 // CapacityFromMachineInfo in pkg/kubelet/cadvisor.
 func machineCapacity(info *machine.Info) corev1.ResourceList {
 	list := corev1.ResourceList{}
@@ -34,7 +34,7 @@ func machineCapacity(info *machine.Info) corev1.ResourceList {
 	return list
 }
 
-// podCapacity returns the largest number of pods that a node with this number of CPUs may run.
+// podCapacity returns how many pods a node with this number of CPUs may run.
 func (c *Config) podCapacity(cpus int) int64 {
 	if c.PodsPerCore <= 0 {
 		return int64(c.maxPods())
@@ -42,8 +42,8 @@ func (c *Config) podCapacity(cpus int) int64 {
 	return min(int64(cpus)*int64(c.PodsPerCore), int64(c.maxPods()))
 }
 
-// setCapacity sets status.capacity to the resources of the machine and of device plugins. Extended resources that other clients
-// have set are kept.
+// setCapacity sets status.capacity to the resources of the machine and of device plugins. It keeps extended resources that
+// other clients have set.
 func (b *builder) setCapacity() {
 	list, m := b.node.Status.Capacity, &b.in.Machine
 	has := machineCapacity(m)
@@ -62,8 +62,8 @@ func (b *builder) setCapacity() {
 	}
 }
 
-// setAllocatable sets status.allocatable: capacity minus reserved resources. For resources of device plugins it is the number of
-// healthy devices.
+// setAllocatable sets status.allocatable to the capacity minus the reserved resources. For a resource of a device plugin, it
+// is the number of healthy devices.
 func (b *builder) setAllocatable() {
 	s := &b.node.Status
 	if s.Allocatable == nil {
@@ -80,7 +80,7 @@ func (b *builder) setAllocatable() {
 	}
 }
 
-// isExtended reports whether name is an extended resource, such as example.com/gpu. It follows IsExtendedResourceName in
+// isExtended reports whether a resource is an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
 // pkg/apis/core/v1/helper.
 func isExtended(name corev1.ResourceName) bool {
 	s := string(name)

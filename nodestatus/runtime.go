@@ -39,7 +39,7 @@ type RuntimeState struct {
 	Name, Version string
 }
 
-// WithStatus returns a copy of s updated with status, which was read from the runtime at now.
+// WithStatus returns a copy of s, updated with a status that the runtime has returned at the time now.
 func (s RuntimeState) WithStatus(status cri.Status, now time.Time) RuntimeState {
 	s.Observed = true
 	s.NetworkNotReady = conditionError(status, cri.ConditionNetworkReady, "container runtime network not ready")
@@ -52,8 +52,8 @@ func (s RuntimeState) WithStatus(status cri.Status, now time.Time) RuntimeState 
 	return s
 }
 
-// WithVersion returns a copy of s updated with the name and version of the runtime. If the version cannot be parsed, Version is
-// empty and the Node object has "Unknown".
+// WithVersion returns a copy of s, updated with the name and version of the runtime. If the version cannot be parsed,
+// Version is empty, and the Node object contains "Unknown".
 func (s RuntimeState) WithVersion(version cri.Version) RuntimeState {
 	s.Name, s.Version = version.RuntimeName, ""
 	if parsed, err := utilversion.ParseSemantic(version.RuntimeVersion); err == nil {
@@ -64,8 +64,8 @@ func (s RuntimeState) WithVersion(version cri.Version) RuntimeState {
 	return s
 }
 
-// conditionError returns nil if the named condition in status is true. Otherwise it returns an error that starts with text, the
-// kubelet's message, and contains the reason of the condition.
+// conditionError returns nil if a condition of the runtime is true. Otherwise it returns an error that starts with the
+// kubelet's message text, and contains the reason of the condition.
 func conditionError(status cri.Status, condition, text string) error {
 	c, found := status.Condition(condition)
 	switch {
@@ -77,9 +77,9 @@ func conditionError(status cri.Status, condition, text string) error {
 	return nil
 }
 
-// notReadyReasons returns the errors of the runtime, of the agent's health checks (unhealthy) and of the pod network that make
-// the node not ready. They are in the order of runtimeErrors and networkErrors in pkg/kubelet/runtime.go. Elements may be nil,
-// and count as no error.
+// notReadyReasons returns the errors that make the node not ready: errors of the runtime, of the agent's health checks
+// (unhealthy) and of the pod network. Nil elements count as no error. The order follows runtimeErrors and networkErrors in
+// pkg/kubelet/runtime.go.
 func (s *RuntimeState) notReadyReasons(now time.Time, unhealthy []error) (errs []error) {
 	switch {
 	case s.LastReady.IsZero():

@@ -47,7 +47,8 @@ type Root struct {
 
 var _ Capacity = Root{}
 
-// Machine returns the hardware and operating system of the machine, and the size of its root file system if r.RootFS is set.
+// Machine returns the hardware and operating system of the machine. If r.RootFS is set, it also returns the size of the root
+// file system.
 func (r Root) Machine(ctx context.Context) (machine.Info, error) {
 	m, err := machine.Read(r.FS)
 	if r.RootFS != nil {

@@ -17,11 +17,11 @@ import (
 // maxImageNames limits the number of names per image in the node status. Digests come before tags.
 const maxImageNames = 5
 
-// DeclaredFeatures returns the default of Config.DeclaredFeatures. These are features of package lifecycle that a pod, or an
-// update of a pod, may require of its node. The API server rejects pods that require a feature which the node does not declare.
+// DeclaredFeatures returns the default of Config.DeclaredFeatures: features of package lifecycle that a pod, or an update of
+// a pod, may require. The API server rejects pods that require a feature which the node does not declare.
 //
-// The kubelet 1.37.1 declares these features by default. It also declares ExtendWebSocketsToKubelet, which an agent must add if
-// it serves the kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
+// The kubelet 1.37.1 declares these features by default. It also declares ExtendWebSocketsToKubelet, which an agent must add
+// if it serves the kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
 func DeclaredFeatures() []string {
 	return []string{
 		"InPlacePodLevelResourcesVerticalScaling",
@@ -30,7 +30,7 @@ func DeclaredFeatures() []string {
 	}
 }
 
-// declaredFeatures returns the value of status.declaredFeatures: sorted names without duplicates.
+// declaredFeatures returns the value of status.declaredFeatures, sorted and without duplicates.
 func (c *Config) declaredFeatures() []string {
 	names := c.DeclaredFeatures
 	if names == nil {
@@ -52,7 +52,8 @@ func (b *builder) setVersions() {
 	info.OperatingSystem, info.Architecture = b.in.Config.operatingSystem(), b.in.Config.architecture()
 }
 
-// setImages sets status.images to the largest images of the runtime. It keeps the previous value until the images were read.
+// setImages sets status.images to the largest images of the runtime. Before the images are read, it keeps the previous
+// value.
 func (b *builder) setImages() {
 	if !b.in.ImagesKnown {
 		return
@@ -71,7 +72,8 @@ func (b *builder) setImages() {
 	b.node.Status.Images = images
 }
 
-// setRuntime sets the handlers and features of the runtime. It keeps the previous values until the runtime was ready once.
+// setRuntime sets the handlers and features of the runtime. Before the runtime is ready for the first time, it keeps the
+// previous values.
 func (b *builder) setRuntime() {
 	r := &b.in.Runtime
 	if r.LastReady.IsZero() {
@@ -87,7 +89,7 @@ func (b *builder) setRuntime() {
 	b.node.Status.Features = &corev1.NodeFeatures{SupplementalGroupsPolicy: new(r.Features.SupplementalGroupsPolicy)}
 }
 
-// setMachine sets the values of the machine in status.nodeInfo and status.capacity. A value that was not read is kept.
+// setMachine sets the properties of the machine in status.nodeInfo and status.capacity. It keeps values that were not read.
 func (b *builder) setMachine() {
 	if b.node.Status.Capacity == nil {
 		b.node.Status.Capacity = corev1.ResourceList{}
@@ -114,7 +116,7 @@ func (b *builder) setMachine() {
 	b.setCapacity()
 }
 
-// setBootID sets status.nodeInfo.bootID. A changed boot ID means that the machine was rebooted: an event is added.
+// setBootID sets status.nodeInfo.bootID. If the boot ID has changed, the machine was rebooted, and it adds an event.
 func (b *builder) setBootID() {
 	info, id := &b.node.Status.NodeInfo, b.in.Machine.BootID
 	if id == "" {

@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// NodeName returns the node name for a host name: in lower case and without surrounding spaces, as in the kubelet.
+// NodeName returns the node name for a host name. Like the kubelet, it removes surrounding spaces and converts to lower
+// case.
 func NodeName(hostname string) (string, error) {
 	name := strings.ToLower(strings.TrimSpace(hostname))
 	if name == "" {
@@ -25,8 +26,8 @@ func NodeName(hostname string) (string, error) {
 	return name, nil
 }
 
-// ParseNodeIPs parses s, node IPs in the format of the kubelet's flag --node-ip: one address, or an IPv4 and an IPv6 address with
-// a comma between them. It returns an error for addresses that a node cannot have. For an empty s it returns nil.
+// ParseNodeIPs parses node IPs in the format of the kubelet's flag --node-ip: one address, or an IPv4 and an IPv6 address
+// with a comma between them. It returns an error for an address that a node cannot have. For an empty string it returns nil.
 func ParseNodeIPs(s string) (ips []netip.Addr, err error) {
 	if s == "" {
 		return nil, nil
@@ -62,8 +63,9 @@ func validateNodeIPs(ips []netip.Addr) error {
 // featureName is the format of feature names that the API server accepts.
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// Validate returns the joined errors of all invalid fields, or nil. Each error has the name and value of its field. A field is
-// also invalid if the API server would reject every registration with its value, which the kubelet would retry forever.
+// Validate returns an error for each invalid field, with the name and value of the field. The errors are joined; nil means
+// that all fields are valid. A value is also invalid if the API server would reject every registration with it, which the
+// kubelet would retry forever.
 func (c *Config) Validate() error {
 	var errs []error
 	if why := validation.IsDNS1123Subdomain(c.Name); len(why) > 0 {
@@ -93,8 +95,8 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, validateLabels(c.Labels), validateTaints(c.Taints), validateNodeIPs(c.NodeIPs))...)
 }
 
-// ValidateReserved returns the joined errors of all resources of which more is reserved than the machine has according to info.
-// It does not check resources whose amount is unknown.
+// ValidateReserved returns an error for each resource of which more is reserved than the machine has. The errors are joined.
+// A resource whose amount is unknown is not checked.
 func (c *Config) ValidateReserved(info machine.Info) error {
 	return c.Reserved.Validate(machineCapacity(&info))
 }

@@ -23,7 +23,7 @@ type Handle struct {
 
 var errNoReporter = errors.New("the node is not reported yet: Handle.Set was not called")
 
-// Set sets the Reporter that all methods of the Handle call. It may be called while other methods run.
+// Set sets the Reporter that the other methods of the Handle call. It may be called while they run.
 func (h *Handle) Set(reporter *Reporter) { h.reporter.Store(reporter) }
 
 // Node returns the current Node as [Reporter.Node] does, or an empty Node before Set is called.
@@ -44,7 +44,7 @@ func (h *Handle) Allocatable() corev1.ResourceList {
 	return h.Initial
 }
 
-// Changed makes the Reporter compute and report the node status soon, see [Reporter.Changed]. Before Set is called, it does
+// Changed makes the Reporter compute and report the node status soon; see [Reporter.Changed]. Before Set is called, it does
 // nothing.
 func (h *Handle) Changed() {
 	if r := h.reporter.Load(); r != nil {
@@ -52,7 +52,7 @@ func (h *Handle) Changed() {
 	}
 }
 
-// Report sends the current node status to the API server, see [Reporter.Report]. Before Set is called, it returns an error.
+// Report sends the current node status to the API server; see [Reporter.Report]. Before Set is called, it returns an error.
 func (h *Handle) Report(ctx context.Context) error {
 	if r := h.reporter.Load(); r != nil {
 		return r.Report(ctx)
@@ -60,8 +60,8 @@ func (h *Handle) Report(ctx context.Context) error {
 	return errNoReporter
 }
 
-// WaitRegistered blocks until the Node exists at the API server, see [Reporter.WaitRegistered]. Before Set is called, it returns
-// an error.
+// WaitRegistered blocks until the Node exists at the API server; see [Reporter.WaitRegistered]. Before Set is called, it
+// returns an error.
 func (h *Handle) WaitRegistered(ctx context.Context) error {
 	if r := h.reporter.Load(); r != nil {
 		return r.WaitRegistered(ctx)

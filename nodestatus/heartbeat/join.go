@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// SetPodCIDRs returns a function for ReporterOptions.PodCIDRs. The function passes the pod CIDRs of the Node to runtime, a
-// container runtime that configures the pod network itself.
+// SetPodCIDRs returns a function for ReporterOptions.PodCIDRs. It passes the pod CIDRs of the Node to a container runtime
+// that configures the pod network itself.
 func SetPodCIDRs(runtime cri.PodCIDRSetter) func(ctx context.Context, cidrs []string) error {
 	return func(ctx context.Context, cidrs []string) error {
 		var prefixes []netip.Prefix
@@ -29,8 +29,8 @@ func SetPodCIDRs(runtime cri.PodCIDRSetter) func(ctx context.Context, cidrs []st
 	}
 }
 
-// JoinHooks returns hooks that call the corresponding hook of each argument, in the order of the arguments. Nil hooks are
-// skipped.
+// JoinHooks combines several sets of hooks. Each hook of the result calls the corresponding hook of each argument, in order.
+// Nil hooks are skipped.
 func JoinHooks(hooks ...ReporterHooks) ReporterHooks {
 	each := func(f func(ReporterHooks)) {
 		for _, h := range hooks {

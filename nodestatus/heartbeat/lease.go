@@ -72,7 +72,7 @@ type Lease struct {
 	orphanLogged bool       // it was logged that the Node is missing
 }
 
-// NewLease returns a Lease for the node named in opts, and sends no request. The error names the missing or invalid field of
+// NewLease returns a Lease for the node named in opts. It sends no request. The error names the missing or invalid field of
 // config or opts.
 func NewLease(config *rest.Config, opts LeaseOptions) (*Lease, error) {
 	if opts.Reporter != nil {
@@ -118,7 +118,7 @@ func NewLease(config *rest.Config, opts LeaseOptions) (*Lease, error) {
 	return l, nil
 }
 
-// newHeartbeatClient returns a client of the API server that uses a connection of its own, so that other requests cannot delay
+// newHeartbeatClient returns a client of the API server with its own connection, so that other requests cannot delay
 // heartbeats.
 func newHeartbeatClient(config *rest.Config) (*kubeapi.Client, error) {
 	c, err := kubeapi.New(config, kubeapi.Options{Timeout: heartbeatTimeout})
@@ -128,9 +128,9 @@ func newHeartbeatClient(config *rest.Config) (*kubeapi.Client, error) {
 	return c.HeartbeatClient()
 }
 
-// Run renews the lease periodically until ctx ends, then returns nil. It retries after errors of the API server. A second call
-// returns an error at once. During a shutdown of the node, ctx must not end before all pods have stopped: without renewals, the
-// control plane marks the node as not ready.
+// Run renews the lease periodically until ctx ends, then returns nil. It retries after errors of the API server; a second
+// call returns an error at once. During a shutdown of the node, ctx must not end before all pods have stopped. Without
+// renewals, the control plane marks the node as not ready.
 func (l *Lease) Run(ctx context.Context) error {
 	if err := l.guard.Begin(); err != nil {
 		return fmt.Errorf("heartbeat.Lease: %w", err)
@@ -152,13 +152,13 @@ func (l *Lease) Run(ctx context.Context) error {
 	}
 }
 
-// isNodeDeleted reports whether the Reporter has observed that the Node was deleted. Renewals then pause.
+// isNodeDeleted reports whether the Reporter has observed that the Node was deleted. The lease is then not renewed.
 func (l *Lease) isNodeDeleted() bool {
 	return l.opts.Reporter != nil && l.opts.Reporter.nodeDeleted.Load()
 }
 
-// renewOnce renews the Lease object once: it gets the object if necessary, and creates or updates it. It returns when the API
-// server has accepted the renewal, or after a limited number of attempts.
+// renewOnce renews the Lease object once, with retries. It gets the object if necessary, and creates or updates it. It
+// returns when the API server has accepted the renewal, or after a limited number of attempts.
 func (l *Lease) renewOnce(ctx context.Context) {
 	step := l.state.startRound(l.wallClock())
 	var last error
@@ -198,7 +198,7 @@ func (l *Lease) renewOnce(ctx context.Context) {
 	}
 }
 
-// sendRequest sends the request to the API server that step, one step of a lease renewal, describes. It returns the next step.
+// sendRequest sends the request for step, one step of a lease renewal, to the API server. It returns the next step.
 func (l *Lease) sendRequest(ctx context.Context, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	var uid types.UID

@@ -69,7 +69,7 @@ type leaseState struct {
 	readFailures int       // failures in a row to get or create the lease
 }
 
-// startRound starts a round, which is one renewal of the lease with all its retries. It returns the first step: the request to
+// startRound starts a round, which is one renewal of the lease with all its retries. It returns the first step: a request to
 // update the lease, or to get the lease if this process has not received it yet.
 func (s *leaseState) startRound(now time.Time) leaseStep {
 	s.uid, s.tries, s.ensured, s.conflict, s.readFailures = "", 0, false, false, 0
@@ -81,8 +81,8 @@ func (s *leaseState) startRound(now time.Time) leaseStep {
 	return s.writeLease(now, leaseStep{})
 }
 
-// handleResponse returns the next step of the renewal: the next request, or the result. It depends on the response to the
-// previous request, which is a lease, the UID of the Node, or err.
+// handleResponse returns the next step of the renewal after a response of the API server. The response to the last request
+// is a lease, the UID of the Node, or err.
 func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:
@@ -101,8 +101,8 @@ func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, 
 	}
 }
 
-// handleLease returns the next step of the renewal after a get request for the lease: create or update the lease, or get it again
-// after an error.
+// handleLease returns the next step of the renewal after a request to get the lease. The step creates or updates the lease,
+// or gets it again after an error.
 func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if apierrors.IsNotFound(err) {
 		s.base = nil
@@ -122,8 +122,8 @@ func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err
 	return s.writeLease(now, step)
 }
 
-// handleUpdate returns the next step of the renewal after an update of the lease. After a success the renewal ends, after a
-// conflict the next request gets the lease, and after another error it repeats the update.
+// handleUpdate returns the next step of the renewal after an update of the lease. A success ends the renewal. After a
+// conflict the step gets the lease, and after another error it repeats the update.
 func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
 		return s.finishRound(lease)
@@ -141,8 +141,8 @@ func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, er
 	return s.retryUpdate(now, step)
 }
 
-// handleNode returns the next step of the renewal after a get request for the Node, whose UID the lease needs for its owner
-// reference.
+// handleNode returns the next step of the renewal after a request to get the Node. The lease needs the UID of the Node for
+// its owner reference.
 func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseStep {
 	if err == nil {
 		s.uid = uid
@@ -159,8 +159,8 @@ func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseSt
 	return s.retryUpdate(now, leaseStep{err: err})
 }
 
-// retryUpdate returns the next step after an update of the lease has failed for another reason than a conflict. The step repeats
-// the update until the attempts are used up.
+// retryUpdate returns the next step after an update of the lease has failed, except by a conflict. The step repeats the
+// update until the attempts are used up.
 func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	step.reconnect = s.tries > 1 || !isServerError(step.err)
 	if s.tries == maxHeartbeatTries {
@@ -169,8 +169,8 @@ func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	return s.writeLease(now, step)
 }
 
-// endSeries returns the next step after all attempts to update the lease have failed. The first time in a renewal, the lease is
-// read and all attempts are repeated. The second time, the renewal ends.
+// endSeries returns the next step after all attempts to update the lease have failed, or the lease was deleted. The first
+// time in a renewal, the step gets the lease, and all attempts are repeated. The second time, the renewal ends.
 func (s *leaseState) endSeries(step leaseStep) leaseStep {
 	if s.ensured {
 		step.verb, step.reconnect = leaseDone, false
@@ -186,15 +186,15 @@ func (s *leaseState) readLease(step leaseStep) leaseStep {
 	return step
 }
 
-// retryRead returns a step that gets the lease after a back-off, because the previous request has failed with err.
+// retryRead returns a step that gets the lease after a back-off. err is the error of the last request.
 func (s *leaseState) retryRead(err error) leaseStep {
 	s.readFailures++
 	s.uid = "" // the Node may be recreated during the back-off
 	return s.readLease(leaseStep{err: err, delay: ensureBackoff.After(s.readFailures), reconnect: !isServerError(err)})
 }
 
-// writeLease returns step with the request to create or update the lease. If the lease has no owner and the UID of the Node is
-// unknown, the request gets the Node first.
+// writeLease returns step with a request to create or update the lease. If the lease has no owner and the UID of the Node is
+// unknown, the request gets the Node instead.
 func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	s.verb = leaseUpdate
@@ -222,20 +222,21 @@ func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	return step
 }
 
-// finishRound ends the renewal: it stores lease, which the API server has accepted, and returns the last step.
+// finishRound ends the renewal. It stores the lease that the API server has accepted, and returns the last step.
 func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
 	s.latest, s.written = lease, true
 	return leaseStep{verb: leaseDone, renewed: true}
 }
 
-// isForeign reports whether lease has a renew time that this process has not sent, so that another agent has renewed it. A
-// renewal by this process is not foreign, even if its response was lost.
+// isForeign reports whether another agent has renewed the lease: it has a renew time that this process has not sent. A
+// renewal by this process is recognized even if its response was lost.
 func (s *leaseState) isForeign(lease *coordinationv1.Lease) bool {
 	t := lease.Spec.RenewTime
 	return t != nil && !slices.ContainsFunc(s.sentRenewTimes, t.Truncate(time.Microsecond).Equal)
 }
 
-// isServerError reports whether err is an error response of the API server. The connection then works, and need not be replaced.
+// isServerError reports whether err is an error response of the API server. In that case the connection works, and need not
+// be replaced.
 func isServerError(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code != 0

@@ -111,7 +111,8 @@ const (
 	requestReport           // send the status
 )
 
-// chooseRequest returns the request to send now: register the Node, check whether the Node exists, report its status, or none.
+// chooseRequest returns the request to send now: to register the Node, to check whether it exists, to report its status, or
+// none.
 func (s requestInput) chooseRequest() request {
 	switch {
 	case s.busy:
@@ -135,8 +136,8 @@ func (s requestInput) chooseRequest() request {
 	return requestNone
 }
 
-// nextRequest computes the Node and publishes it to Reporter.Node. It returns a function that sends the request that is due, or
-// nil if no request is due. Run calls the function on another goroutine.
+// nextRequest computes the Node, publishes it as the result of [Reporter.Node], and decides which request is due. It returns
+// a function that sends the request, or nil if no request is due. Run calls the function on another goroutine.
 func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	r := l.r
 	if r.takeUpdateRequest() {
@@ -171,7 +172,7 @@ func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	return l.buildRequest(kind, s.changed)
 }
 
-// updateKind returns the kind of the status update that is due at now. If a caller of Report waits, it is a full update.
+// updateKind returns which kind of status update is due now. If a caller of [Reporter.Report] waits, it is a full update.
 func (l *loop) updateKind(now time.Time) updateKind {
 	due, full := l.schedule.updateDue(now)
 	switch {
@@ -183,7 +184,7 @@ func (l *loop) updateKind(now time.Time) updateKind {
 	return publishOnly
 }
 
-// finishUnchangedUpdate completes a full update that required no request. It lets the waiting calls of Report return.
+// finishUnchangedUpdate completes a full update that required no request. Waiting calls of [Reporter.Report] then return.
 func (l *loop) finishUnchangedUpdate() {
 	var err error
 	if l.phase != registered {
@@ -216,7 +217,7 @@ func (l *loop) buildInput(now time.Time, update updateKind, node *corev1.Node) r
 	return s
 }
 
-// nextWake returns the time of the next call of nextRequest by Run.
+// nextWake returns the time at which Run calls nextRequest again.
 func (l *loop) nextWake() time.Time {
 	if l.busy {
 		return time.Now().Add(l.schedule.updatePeriod) // Run wakes earlier when the request completes
@@ -228,7 +229,7 @@ func (l *loop) nextWake() time.Time {
 	return wake
 }
 
-// observeWatch gets the Node from the watch. If it is newer than serverNode, it becomes serverNode.
+// observeWatch reads the Node that the watch has received. If it is newer than serverNode, it becomes serverNode.
 func (l *loop) observeWatch() {
 	node, present := l.r.store.Get(l.r.name)
 	if !present {
@@ -244,8 +245,8 @@ func (l *loop) observeWatch() {
 	}
 }
 
-// storeNode stores node, received from the API server, as serverNode. If its boot ID shows that an agent on another machine uses
-// the node name too, storeNode reports this.
+// storeNode stores a Node from the API server as serverNode. If the Node has the boot ID of another machine, it reports that
+// another agent uses the node name.
 func (l *loop) storeNode(node *corev1.Node) {
 	l.serverNode = node
 	if len(node.Spec.PodCIDRs) > 0 {
@@ -257,8 +258,8 @@ func (l *loop) storeNode(node *corev1.Node) {
 	}
 }
 
-// isNewer reports whether node is a newer version of the Node than current. It is true if current is nil or has another UID, or
-// if the resource versions cannot be compared.
+// isNewer reports whether node is a newer version of the Node than current. It returns true if the two cannot be compared:
+// current is nil, has another UID, or a resource version is invalid.
 func isNewer(node, current *corev1.Node) bool {
 	if current == nil || current.UID != node.UID {
 		return true
@@ -267,8 +268,8 @@ func isNewer(node, current *corev1.Node) bool {
 	return err != nil || order > 0
 }
 
-// buildNode returns the Node to report, and the events that must be recorded. The status of the Node follows from facts. Its
-// other fields come from serverNode, if that is set.
+// buildNode returns the Node to report, and the events to record. The status of the Node is computed from facts. Its other
+// fields are copied from serverNode if that is set.
 func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
 	if l.serverNode == nil {
 		return nodestatus.Initial(facts)
@@ -276,7 +277,7 @@ func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Eve
 	return nodestatus.Build(l.serverNode, facts)
 }
 
-// emitEvents passes events to Options.Event, and records them as announced: Build does not return them again.
+// emitEvents passes events to Options.Event. It marks them as announced, so that Build does not return them again.
 func (l *loop) emitEvents(events []nodestatus.Event) {
 	l.announced = l.announced.WithEvents(events)
 	for _, e := range events {
@@ -284,8 +285,8 @@ func (l *loop) emitEvents(events []nodestatus.Event) {
 	}
 }
 
-// publishNode makes node the result of Reporter.Node. If it differs from the previous result, it calls the functions registered
-// with Notify.
+// publishNode makes node the result of [Reporter.Node]. If the Node has changed, it calls the functions registered with
+// [Reporter.Notify].
 func (l *loop) publishNode(node *corev1.Node) {
 	previous := l.r.node.Load()
 	l.r.node.Store(node)
@@ -297,14 +298,14 @@ func (l *loop) publishNode(node *corev1.Node) {
 	}
 }
 
-// isSameNode reports whether a and b are equal, except for resource versions and heartbeat times.
+// isSameNode reports whether two Node objects are equal, ignoring resource versions and heartbeat times.
 func isSameNode(a, b *corev1.Node) bool {
 	return a.UID == b.UID && !nodestatus.Changed(a, b) && equality.Semantic.DeepEqual(a.Spec, b.Spec) &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// enterPhase sets the phase to p. If the Node was registered for longer than registerReset, the count of deletions restarts at
-// zero.
+// enterPhase sets the phase to p. If the Node was registered for longer than registerReset, it sets the count of deletions
+// to zero.
 func (l *loop) enterPhase(p phase, now time.Time) {
 	if l.phase == p {
 		return
@@ -316,7 +317,7 @@ func (l *loop) enterPhase(p phase, now time.Time) {
 	l.r.nodeDeleted.Store(p == deleted)
 }
 
-// duePodCIDRs returns the pod CIDRs of the Node, and true if they must be passed to Options.PodCIDRs now. An attempt that fails
+// duePodCIDRs returns the pod CIDRs of the Node, and whether they must be passed to Options.PodCIDRs now. A failed attempt
 // is repeated after one update period.
 func (l *loop) duePodCIDRs(now time.Time) ([]string, bool) {
 	if slices.Equal(l.cidrs, l.appliedCIDRs) || now.Before(l.nextCIDRTry) {
@@ -326,7 +327,7 @@ func (l *loop) duePodCIDRs(now time.Time) ([]string, bool) {
 	return l.cidrs, true
 }
 
-// isReady reports whether the condition Ready of node is True. If there are two such conditions, the last one counts.
+// isReady reports whether the condition Ready of node is True. If there are two such conditions, the last is used.
 func isReady(node *corev1.Node) bool {
 	ready := false
 	for _, c := range node.Status.Conditions {

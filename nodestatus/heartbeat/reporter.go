@@ -115,8 +115,8 @@ type Reporter struct {
 	loop loop // used by Run alone
 }
 
-// NewReporter returns a Reporter for the node in opts.Config, and sends no request. The error names the missing or invalid field
-// of config or opts.
+// NewReporter returns a Reporter for the node in opts.Config. It sends no request. The error names the missing or invalid
+// field of config or opts.
 func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 	if opts.Config.Name == "" {
 		return nil, errors.New("heartbeat: NewReporter: ReporterOptions.Config.Name: required: see nodestatus.NodeName")
@@ -166,11 +166,12 @@ func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 	return r, nil
 }
 
-// Node returns the current Node: metadata and spec from the API server, and the status that was computed last. It is never nil.
-// Its UID is empty until the Node is registered. Callers share the result and must not modify it. Node does not block.
+// Node returns the current Node. Metadata and spec come from the API server, and the status is the last one computed. The
+// result is never nil, but its UID is empty until the Node is registered. Callers share the result and must not modify it.
+// Node does not block.
 func (r *Reporter) Node() *corev1.Node { return r.node.Load() }
 
-// WaitRegistered blocks until the Node exists at the API server, and returns an error if ctx ends before. After that,
+// WaitRegistered blocks until the Node exists at the API server. If ctx ends before, it returns an error. After that,
 // [Reporter.Node] has the labels that the admission of pods requires. It can be used as apiserver.Options.WaitForNode.
 func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	select {
@@ -181,8 +182,8 @@ func (r *Reporter) WaitRegistered(ctx context.Context) error {
 	}
 }
 
-// Changed makes Run compute the node status soon, and report it if it has changed. Call it, for example, after a condition has
-// changed. Run does this at most once a second. Changed does not block.
+// Changed makes Run compute the node status soon, at most once a second, and report it if it has changed. Call it after a
+// change, for example of a condition. Changed does not block.
 func (r *Reporter) Changed() {
 	r.mu.Lock()
 	r.updateRequested = true
@@ -190,8 +191,8 @@ func (r *Reporter) Changed() {
 	signal(r.wake)
 }
 
-// Report computes the node status, and sends it to the API server if it has changed. It returns nil when the API server has the
-// current status. It returns an error if sending fails or ctx ends.
+// Report computes the node status, and sends it to the API server if it has changed. It blocks until the API server has the
+// current status, and then returns nil. It returns an error if sending fails or ctx ends.
 func (r *Reporter) Report(ctx context.Context) error {
 	result := make(chan error, 1)
 	r.mu.Lock()
@@ -208,8 +209,8 @@ func (r *Reporter) Report(ctx context.Context) error {
 	}
 }
 
-// Notify registers fn. Run calls fn after [Reporter.Node] has changed, and sometimes without a change. A change of heartbeat
-// times alone is no reason for a call. fn is called with no lock held and must not block. Notify panics if fn is nil.
+// Notify makes Run call fn after [Reporter.Node] has changed. A change of heartbeat times does not count; sometimes fn is
+// called without a change. It must not block. Notify panics if fn is nil.
 func (r *Reporter) Notify(fn func()) {
 	if fn == nil {
 		panic("heartbeat: Reporter.Notify: nil function")
@@ -251,8 +252,8 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// awaitFacts starts to read all sources. It waits until each source was read once, so that a new Node object is complete, but at
-// most 2 s.
+// awaitFacts starts to read all sources. It waits at most 2 s until each source was read once, so that a new Node object is
+// complete.
 func (r *Reporter) awaitFacts(ctx context.Context, wg *sync.WaitGroup) {
 	first := r.sources.startReading(ctx, wg)
 	timer := time.NewTimer(firstReadTimeout)
@@ -272,7 +273,7 @@ func (r *Reporter) takeReportWaiters() []chan error {
 	return waiters
 }
 
-// takeUpdateRequest reports whether Changed was called since the last call of takeUpdateRequest.
+// takeUpdateRequest reports whether [Reporter.Changed] was called since the last call of takeUpdateRequest.
 func (r *Reporter) takeUpdateRequest() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,7 +282,8 @@ func (r *Reporter) takeUpdateRequest() bool {
 	return requested
 }
 
-// applyPodCIDRs calls Options.PodCIDRs if the pod CIDRs of the Node have changed. After a failed call it waits one update period.
+// applyPodCIDRs calls Options.PodCIDRs if the pod CIDRs of the Node have changed. A failed call is repeated after one update
+// period.
 func (r *Reporter) applyPodCIDRs(ctx context.Context) {
 	cidrs, due := r.loop.duePodCIDRs(time.Now())
 	if !due || r.opts.PodCIDRs == nil {

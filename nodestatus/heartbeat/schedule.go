@@ -44,16 +44,17 @@ type schedule struct {
 	nextRegister     time.Time // earliest next registration; zero: now
 }
 
-// start makes a full update due at now. It also starts the fast updates, which only check whether the node has become ready.
+// start makes a full update of the node status due at once. It also starts the fast updates, which only check whether the
+// node has become ready.
 func (s *schedule) start(now time.Time) {
 	s.nextUpdate, s.nextFast, s.fastUntil = now, now, now.Add(fastTimeout)
 }
 
-// requestUpdate requests a full update. It becomes due at once, or minRequestGap after the previous requested update.
+// requestUpdate requests a full update. It is due at once, or minRequestGap after the last requested update.
 func (s *schedule) requestUpdate() { s.requested = true }
 
-// updateDue reports whether an update of the node status is due at now. full is true if all changes must be reported, false if
-// only readiness is checked.
+// updateDue reports whether an update of the node status is due now. If full is true, the update must report all changes;
+// otherwise it only checks whether the node has become ready.
 func (s *schedule) updateDue(now time.Time) (due, full bool) {
 	full = !now.Before(s.nextUpdate) || s.requested && !now.Before(s.requestTime())
 	return full || !s.fastUntil.IsZero() && !now.Before(s.nextFast), full
@@ -61,15 +62,15 @@ func (s *schedule) updateDue(now time.Time) (due, full bool) {
 
 func (s *schedule) requestTime() time.Time { return s.lastRequest.Add(minRequestGap) }
 
-// updateStarted records that an update starts at now. If a requested update was due, the request is cleared.
+// updateStarted records that an update starts now. If this is the requested update, it clears the request.
 func (s *schedule) updateStarted(now time.Time) {
 	if s.requested && !now.Before(s.requestTime()) {
 		s.requested, s.lastRequest = false, now
 	}
 }
 
-// updateCompleted sets the times of the next updates. It is called after each update, and after the report that followed. full is
-// true after a full update.
+// updateCompleted sets the times of the next updates. It is called after each update and after the report that follows. The
+// argument full is true after a full update.
 func (s *schedule) updateCompleted(now time.Time, full bool) {
 	if full {
 		s.nextUpdate = now.Add(backoff.Jitter(s.updatePeriod, 1, 1+periodJitter, s.random()))
@@ -80,17 +81,17 @@ func (s *schedule) updateCompleted(now time.Time, full bool) {
 	}
 }
 
-// stopFastUpdates stops the fast updates. It is called once the API server has received that the node is ready.
+// stopFastUpdates stops the fast updates. It is called when the API server knows that the node is ready.
 func (s *schedule) stopFastUpdates() { s.fastUntil = time.Time{} }
 
-// reportDue reports whether the status must be sent at now even if it has not changed, because the report period has passed.
+// reportDue reports whether the report period has passed. The status must then be sent even if it has not changed.
 func (s *schedule) reportDue(now time.Time) bool {
 	return s.lastReport.IsZero() || now.Sub(s.lastReport) >= s.reportPeriod+s.reportJitter
 }
 
-// reportStarted is called before a report is sent. If changed is true, or for the first report, it makes the next report period
-// longer or shorter at random: nodes whose status changes together then report at different times. It follows tryUpdateNodeStatus
-// in the kubelet.
+// reportStarted is called before a report is sent. If the status has changed, or for the first report, it changes the next
+// report period at random. Nodes whose status changes together then report at different times. Source: tryUpdateNodeStatus
+// in pkg/kubelet/kubelet_node_status.go.
 func (s *schedule) reportStarted(changed bool) {
 	s.reportJitter = 0
 	if changed || s.lastReport.IsZero() {
@@ -98,11 +99,11 @@ func (s *schedule) reportStarted(changed bool) {
 	}
 }
 
-// reportAccepted records that the API server accepted a status at now.
+// reportAccepted records that the API server has accepted a status now.
 func (s *schedule) reportAccepted(now time.Time) { s.lastReport = now }
 
-// canRegister reports whether the Node may be registered at now. After a failed registration or a deletion of the Node, a
-// back-off must pass first.
+// canRegister reports whether the Node may be registered now. A back-off must pass after a failed registration, and after
+// the Node was deleted.
 func (s *schedule) canRegister(now time.Time) bool { return !now.Before(s.nextRegister) }
 
 // registerAttempted records an attempt to register the Node. If err is not nil, a back-off starts.
@@ -115,14 +116,14 @@ func (s *schedule) registerAttempted(now time.Time, err error) {
 	s.nextRegister = now.Add(registerBackoff.After(s.registerFailures))
 }
 
-// nodeDeleted sets the time at which a deleted Node is registered again. The delay grows with deletions, the number of
-// consecutive deletions.
+// nodeDeleted sets the time at which a deleted Node is registered again. The delay grows with the number of consecutive
+// deletions.
 func (s *schedule) nodeDeleted(now time.Time, deletions int) {
 	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
 }
 
-// nextWake returns the time of the next update. If awaitsRegistration is true and the next registration is earlier, it returns
-// the time of the registration.
+// nextWake returns the time of the next update of the node status. If awaitsRegistration is true, it may also be the time of
+// the next registration, if that is earlier.
 func (s *schedule) nextWake(awaitsRegistration bool) time.Time {
 	wake := s.nextUpdate
 	if s.requested {

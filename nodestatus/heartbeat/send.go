@@ -33,7 +33,7 @@ type outcome struct {
 }
 
 // buildRequest returns a function that sends a request of this kind, or nil for requestNone. changed is true if the status
-// differs from the status at the API server. The function is called on another goroutine, and shares no mutable state with the
+// differs from the status at the API server. The function runs on another goroutine, and shares no mutable state with the
 // loop.
 func (l *loop) buildRequest(kind request, changed bool) func(context.Context) outcome {
 	r, previous, announced := l.r, l.serverNode, l.announced
@@ -50,15 +50,15 @@ func (l *loop) buildRequest(kind request, changed bool) func(context.Context) ou
 	}
 }
 
-// currentFacts returns the last results of all sources. The result contains announced, the events that were already recorded.
+// currentFacts returns the last results of all sources, together with the events that were already recorded.
 func (r *Reporter) currentFacts(announced nodestatus.Announced) nodestatus.Facts {
 	f := r.sources.currentFacts(r.wallClock())
 	f.Announced = announced
 	return f
 }
 
-// registerNode creates the Node at the API server. If the Node exists already, it updates the fields that [nodestatus.Reconcile]
-// changes.
+// registerNode creates the Node at the API server. If the Node exists already, it changes the fields that
+// [nodestatus.Reconcile] sets.
 func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announced) outcome {
 	initial, events := nodestatus.Initial(r.currentFacts(announced))
 	node, err := r.nodes.Create(ctx, initial)
@@ -87,7 +87,8 @@ func (r *Reporter) registerNode(ctx context.Context, announced nodestatus.Announ
 	return outcome{request: requestRegister, node: node, err: err}
 }
 
-// patchNode sends the difference between old and node as a patch of the subresource status. It returns the Node in the response.
+// patchNode patches the subresource status of the Node with the difference between old and node. It returns the Node from
+// the response.
 func (r *Reporter) patchNode(ctx context.Context, old, node *corev1.Node) (*corev1.Node, error) {
 	patch, err := nodestatus.Patch(old, node)
 	if err != nil {
@@ -109,8 +110,8 @@ func (r *Reporter) confirmNode(ctx context.Context) outcome {
 	return outcome{request: requestConfirm, node: node}
 }
 
-// reportStatus sends the node status in at most five attempts. The first attempt changes previous. Each later attempt first gets
-// the Node from the API server.
+// reportStatus sends the node status, in at most five attempts. The first attempt computes the changes since previous. Each
+// later attempt gets the Node from the API server first.
 func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced) outcome {
 	out := outcome{request: requestReport}
 	for out.attempts = 1; ; out.attempts++ {
@@ -129,8 +130,8 @@ func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, anno
 	}
 }
 
-// tryReport computes the node status and sends it once. If previous is nil, it first gets the Node from the API server. On
-// success it sets the result in out.
+// tryReport computes the node status and sends it once. If previous is nil, it gets the Node from the API server first. On
+// success it stores the result in out.
 func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced, out *outcome) error {
 	var err error
 	if previous == nil {
@@ -147,8 +148,8 @@ func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announc
 	return nil
 }
 
-// finishRequest handles out, the result of a request. It stores the received Node, calls the hooks, and sets the time of the next
-// request.
+// finishRequest applies the outcome of a request. It stores the received Node, calls the hooks, and sets the time of the
+// next request.
 func (l *loop) finishRequest(out outcome, now time.Time) {
 	l.busy = false
 	if out.err != nil && !out.notFound {
@@ -180,8 +181,8 @@ func (l *loop) finishRequest(out outcome, now time.Time) {
 	}
 }
 
-// recordAccepted handles out, the result of a request with which the API server accepted a status. It records the time and the
-// events, and calls the hooks.
+// recordAccepted applies the outcome of a request with which the API server has accepted a status. It records the time and
+// the events, and calls the hooks.
 func (l *loop) recordAccepted(out outcome, now time.Time) {
 	hooks := &l.r.opts.Hooks
 	if out.request == requestRegister {
@@ -208,7 +209,8 @@ func (l *loop) finishRegister(out outcome, now time.Time) {
 	l.startReporting(now)
 }
 
-// startReporting sets the phase to registered, after the Node was created or received. Run then reports the status of the Node.
+// startReporting sets the phase to registered, because the Node exists at the API server. From then on, Run reports the
+// status of the Node.
 func (l *loop) startReporting(now time.Time) {
 	l.enterPhase(registered, now)
 	l.nextConfirm = now.Add(confirmGap) // gives the watch time to list the Node
@@ -228,8 +230,8 @@ func (l *loop) finishConfirm(out outcome, now time.Time) {
 	}
 }
 
-// handleDeleted sets the phase to deleted, after the API server has responded that the Node does not exist. If the phase is
-// deleted already, it delays the next check whether the Node exists.
+// handleDeleted is called when the API server has responded that the Node does not exist. It sets the phase to deleted. If
+// the phase is deleted already, it sets the time of the next check whether the Node exists.
 func (l *loop) handleDeleted(now time.Time) {
 	if l.phase == deleted {
 		l.confirmCount++

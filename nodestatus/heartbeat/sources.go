@@ -44,7 +44,7 @@ type sourceReader struct {
 	loggedErrors map[string]string // last logged error by source; empty: none
 }
 
-// currentFacts returns the last results of all sources, for the status of the Node at wall, the current time.
+// currentFacts returns the last results of all sources, for a status of the Node at the time wall.
 func (g *sourceReader) currentFacts(wall time.Time) nodestatus.Facts {
 	g.mu.Lock()
 	f := g.facts
@@ -65,15 +65,15 @@ func (g *sourceReader) currentFacts(wall time.Time) nodestatus.Facts {
 	return f
 }
 
-// machineInfo returns the last result of Options.Capacity. It is the zero value before the first result.
+// machineInfo returns the last result of Options.Capacity, or the zero value before the first result.
 func (g *sourceReader) machineInfo() machine.Info {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.facts.Machine
 }
 
-// startReading starts one goroutine per source in wg, which reads the source periodically until ctx ends. The returned channel is
-// closed once each source was read, successfully or not.
+// startReading starts a goroutine for each source, which reads the source periodically until ctx ends. The goroutines are
+// added to wg. The returned channel is closed once each source was read, even if reading failed.
 func (g *sourceReader) startReading(ctx context.Context, wg *sync.WaitGroup) <-chan struct{} {
 	reads := []func(context.Context) (period time.Duration){g.readRuntime}
 	if g.opts.Hosts != nil {
@@ -107,7 +107,8 @@ func (g *sourceReader) startReading(ctx context.Context, wg *sync.WaitGroup) <-c
 	return done
 }
 
-// updateFacts calls change to modify the facts, with mu held. If change returns true, it calls factsChanged.
+// updateFacts calls change with the facts, which it may modify, while mu is held. If change returns true, updateFacts then
+// calls factsChanged.
 func (g *sourceReader) updateFacts(change func(*nodestatus.Facts) (changed bool)) {
 	g.mu.Lock()
 	changed := change(&g.facts)
@@ -117,8 +118,8 @@ func (g *sourceReader) updateFacts(change func(*nodestatus.Facts) (changed bool)
 	}
 }
 
-// reportSourceError logs err, the error of the named source, and passes it to Hooks.Error. A repeated error is not reported
-// again. A nil err after an error means that the source has recovered: this is logged.
+// reportSourceError logs an error of the named source, and passes it to Hooks.Error. It reports each error only once while
+// it persists. It also logs when the error is over (err is nil).
 func (g *sourceReader) reportSourceError(ctx context.Context, source string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -154,8 +155,8 @@ func (g *sourceReader) readHost(ctx context.Context) time.Duration {
 	return hostPeriod
 }
 
-// isSameHost reports whether a and b have equal addresses, and both have an error or none. Error texts are not compared, because
-// they may vary.
+// isSameHost reports whether two hosts have equal addresses, and both or none have an error. It does not compare error
+// texts, because they may vary.
 func isSameHost(a, b nodestatus.Host) bool {
 	return (a.Err == nil) == (b.Err == nil) && a.Default == b.Default && slices.Equal(a.Interfaces, b.Interfaces) && slices.Equal(a.Named, b.Named)
 }
@@ -175,8 +176,8 @@ func (g *sourceReader) readMachine(ctx context.Context) time.Duration {
 	return machinePeriod
 }
 
-// readImages reads the images of the runtime. It returns the period until the next read. Changed images alone do not cause a
-// status report, because images change often.
+// readImages reads the images of the runtime, and returns the period until the next read. A change of images does not cause
+// a status report at once, because images change often.
 func (g *sourceReader) readImages(ctx context.Context) time.Duration {
 	within, cancel := context.WithTimeout(ctx, imagesTimeout)
 	defer cancel()
@@ -191,8 +192,8 @@ func (g *sourceReader) readImages(ctx context.Context) time.Duration {
 	return imagesPeriod
 }
 
-// readRuntime reads the status and version of the runtime. It returns the period until the next read, which is shorter while the
-// runtime is not ready.
+// readRuntime reads the status and version of the runtime, and returns the period until the next read. The period is shorter
+// while the runtime is not ready.
 func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	if g.opts.Runtime == nil {
 		g.updateFacts(func(f *nodestatus.Facts) bool {
@@ -225,8 +226,8 @@ func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	return nodestatus.RuntimePeriod
 }
 
-// retryPeriod returns the period until the status of a runtime that is not ready is read again. It is 100 ms in the first two
-// minutes of Run, later a second.
+// retryPeriod returns the period until the next read of the status while the runtime is not ready. It is 100 ms in the first
+// two minutes of Run, and later a second.
 func (g *sourceReader) retryPeriod() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,8 +237,8 @@ func (g *sourceReader) retryPeriod() time.Duration {
 	return unreadyPeriod
 }
 
-// applyStatus stores the runtime's status in f. It reports whether the condition Ready of the node may change with it. The caller
-// holds mu.
+// applyStatus stores the status of the runtime in f. It reports whether this may change the condition Ready of the node. The
+// caller holds mu.
 func (g *sourceReader) applyStatus(f *nodestatus.Facts, status cri.Status) (changed bool) {
 	previous := f.Runtime
 	f.Runtime = previous.WithStatus(status, time.Now())
@@ -256,7 +257,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// readVersion reads the name and version of the runtime, unless they were read in the last minute.
+// readVersion reads the name and version of the runtime. It does nothing if they were read in the last minute.
 func (g *sourceReader) readVersion(ctx context.Context) {
 	g.mu.Lock()
 	fresh := !g.lastVersion.IsZero() && time.Since(g.lastVersion) < versionPeriod

@@ -22,8 +22,8 @@ const (
 // files reads files below the root directory of a machine, with limits on their sizes.
 type files struct{ fs.FS }
 
-// readFile returns the content of the named file, which must be a regular file of at most maxFile bytes. It does not open other
-// kinds of files, because opening a pipe could block.
+// readFile returns the content of a regular file of at most maxFile bytes. It opens no other kinds of files, because opening
+// a pipe could block.
 func (f files) readFile(name string) ([]byte, error) {
 	info, err := fs.Stat(f.FS, name) // the method fs.FS.Stat of f could open the file
 	if err != nil {
@@ -44,7 +44,7 @@ func (f files) readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// readID returns the content of the named file, a single word of printable ASCII characters.
+// readID returns the content of a file that consists of printable ASCII characters, without surrounding spaces.
 func (f files) readID(name string) (string, error) {
 	text, err := f.readFile(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f files) readID(name string) (string, error) {
 	return id, nil
 }
 
-// firstID returns the ID in the first of the named files that can be read. It returns an empty string if none can be read.
+// firstID returns the ID in the first of these files that can be read. If no file can be read, it returns an empty string.
 func (f files) firstID(names ...string) string {
 	for _, name := range names {
 		if id, err := f.readID(name); err == nil {

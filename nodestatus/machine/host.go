@@ -16,8 +16,8 @@ type Host struct {
 	Root string
 }
 
-// Machine returns the hardware and operating system of the machine. If values cannot be read, they are zero and the error names
-// them. The other values are valid nevertheless.
+// Machine returns the hardware and operating system of the machine. If a value cannot be read, it is zero and the error
+// names it. The other values are valid nevertheless.
 func (h Host) Machine(context.Context) (Info, error) {
 	info, err := Read(os.DirFS("/"))
 	size, failed := diskSize(cmp.Or(h.Root, "/"))

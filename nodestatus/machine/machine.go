@@ -33,9 +33,9 @@ type Info struct {
 	RootFS int64
 }
 
-// Read reads the Info of a machine from the files below root, its root directory. It reads the values that cAdvisor reads for the
-// kubelet (lib/machine/info.go). Values that cannot be read are zero. The error names those that exist on every machine: boot ID,
-// kernel version, CPUs, memory, huge pages.
+// Read reads the properties of a machine from the files below its root directory. It reads the values that cAdvisor reads
+// for the kubelet (lib/machine/info.go). A value that cannot be read is zero. The error names missing values that every
+// machine has: boot ID, kernel version, CPUs, memory, huge pages.
 func Read(root fs.FS) (m Info, err error) {
 	if root == nil {
 		return Info{}, errors.New("read machine: the file system is nil: hand in that of its root, on a host os.DirFS(\"/\")")
@@ -66,7 +66,7 @@ func Read(root fs.FS) (m Info, err error) {
 	return m, errors.Join(errs...)
 }
 
-// readOSImage returns the value of PRETTY_NAME in the file os-release, or "Unknown" without such a file.
+// readOSImage returns the value of PRETTY_NAME in the file os-release. Without such a file it returns "Unknown".
 func (f files) readOSImage() string {
 	text, err := f.readFile("etc/os-release")
 	if err != nil {
@@ -84,8 +84,8 @@ func (f files) readOSImage() string {
 	return "Linux"
 }
 
-// inUserNamespace returns true if this process runs in a user namespace other than the initial one. Only the initial user
-// namespace maps all IDs to themselves, see user_namespaces(7).
+// inUserNamespace returns true if this process runs in a user namespace other than the initial one. Only the initial
+// namespace maps all IDs to themselves; see user_namespaces(7).
 func (f files) inUserNamespace() *bool {
 	text, err := f.readFile("proc/self/uid_map")
 	if err != nil {
@@ -175,8 +175,8 @@ func (f files) readMemory() (memory, swap int64, err error) {
 	return memory, swap, nil
 }
 
-// readHugePages returns the preallocated huge pages: their total bytes, by page size in bytes. It returns nil if the kernel does
-// not support huge pages.
+// readHugePages returns the preallocated huge pages: for each page size in bytes, the total size in bytes. It returns nil if
+// the kernel does not support huge pages.
 func (f files) readHugePages() (map[int64]int64, error) {
 	const dir = "sys/kernel/mm/hugepages"
 	entries, err := f.listDir(dir)

@@ -11,8 +11,8 @@ import (
 // maxTopologyCPUs limits the number of CPUs whose topology is read, because each CPU has files of its own.
 const maxTopologyCPUs = 8192
 
-// readTopology stores in m the numbers of cores, sockets, books and drawers that have an online CPU. Only machines of type s390x
-// have books and drawers.
+// readTopology stores in m how many cores, sockets, books and drawers have an online CPU. Only machines of type s390x have
+// books and drawers.
 func (f files) readTopology(m *Info) {
 	text, err := f.readFile("sys/devices/system/cpu/online")
 	if err != nil {
@@ -42,8 +42,8 @@ func (f files) readTopology(m *Info) {
 	m.Cores, m.Sockets, m.Books, m.Drawers = len(cores), len(sockets), len(books), len(drawers)
 }
 
-// listCPUs returns the CPU numbers in list, for example 0, 1, 2, 3 and 8 for "0-3,8". It returns at most maxTopologyCPUs, and nil
-// if list is invalid.
+// listCPUs returns the CPU numbers in list, for example 0, 1, 2, 3 and 8 for "0-3,8". It returns at most maxTopologyCPUs
+// numbers. If the list is invalid, it returns nil.
 func listCPUs(list string) (cpus []int) {
 	if _, err := countCPUList(list); err != nil {
 		return nil
