@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildNodeStats builds the node part of a summary from the values in node. If full is false, it contains only CPU, memory and
-// swap.
+// buildNodeStats builds the node part of a summary from the values in node. If full is false, it includes only CPU, memory
+// and swap.
 func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeStats {
 	out := statsapi.NodeStats{NodeName: k.opts.NodeName, StartTime: metav1.NewTime(node.bootTime)}
 	if root := node.cgroups[nodeCgroup]; root.found {
@@ -59,8 +59,8 @@ func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeSta
 	return out
 }
 
-// imageFsStats returns the size of an image file system, measured in m, with the usage that the runtime reports for it. It
-// returns nil if the runtime reports no image file system.
+// imageFsStats returns the statistics of an image file system: its size from m, and its usage as the runtime reports it. If
+// the runtime reports no image file system, it returns nil.
 func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *statsapi.FsStats {
 	if !n.imagesKnown {
 		return nil
@@ -71,7 +71,8 @@ func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *
 	return out
 }
 
-// fsStats returns the size and free space of the file system in m. The used space is not set.
+// fsStats returns the size and free space of the measured file system. It does not set the used space. If m is nil, all
+// values are missing.
 func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 	if m == nil {
 		return &statsapi.FsStats{}
@@ -84,7 +85,7 @@ func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 	return out
 }
 
-// cpuStats returns the CPU time in sample, and the CPU usage since the previous sample with the same name.
+// cpuStats returns the CPU time in sample, and the CPU rate since the previous call with the same name.
 func (k *Collector) cpuStats(name string, sample *cgroupSample) *statsapi.CPUStats {
 	used := sample.stats.CPU.Usage
 	return &statsapi.CPUStats{
@@ -112,7 +113,8 @@ func swapStats(sample *cgroupSample) *statsapi.SwapStats {
 	return out
 }
 
-// nodeSwapStats returns the swap usage of the root cgroup. The available swap is computed from the swap space of the machine.
+// nodeSwapStats returns the swap usage of the root cgroup. It computes the available swap from the swap space of the
+// machine.
 func (n *nodeSample) nodeSwapStats(root *cgroupSample) *statsapi.SwapStats {
 	out := swapStats(root)
 	if n.memoryOK {
@@ -126,8 +128,8 @@ func ioStats(sample *cgroupSample) *statsapi.IOStats {
 	return &statsapi.IOStats{Time: metav1.NewTime(sample.at), PSI: psiStats(sample.stats.IO.Pressure)}
 }
 
-// psiStats converts p, the pressure stall information of a cgroup. Totals are in microseconds, as in the kernel and the kubelet,
-// although the API documents nanoseconds.
+// psiStats converts the pressure stall information of a cgroup. Totals are in microseconds, as in the kernel and the
+// kubelet, although the API documents nanoseconds.
 func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	if p == nil {
 		return nil
@@ -138,8 +140,8 @@ func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Some: line(p.Some), Full: line(p.Full)}
 }
 
-// networkStats returns the traffic of all interfaces, which was read at readAt. The interface eth0 is the default interface of
-// the result. It returns nil if readAt is zero: the traffic was not read.
+// networkStats returns the traffic of all interfaces, which was read at the time readAt. The interface eth0 becomes the
+// default interface. If the traffic was not read, readAt is zero and the result nil.
 func networkStats(all []Interface, readAt time.Time) *statsapi.NetworkStats {
 	if readAt.IsZero() {
 		return nil

@@ -21,30 +21,31 @@ type CachedCollector struct {
 	cpuAndMemory *latest.Value[*statsapi.Summary]
 }
 
-// Cached returns a collector whose summaries are at most maxAge old. If maxAge is zero or less, each call measures. A call during
-// a running measurement waits for its result. If ctx ends first, the call returns nil and the cause. A summary with an error is
+// Cached returns a collector whose summaries are at most maxAge old. If maxAge is zero or less, each call measures. A call
+// during a measurement waits for its result. If its ctx ends first, it returns nil and the cause. A summary with an error is
 // not cached.
 func (k *Collector) Cached(maxAge time.Duration) *CachedCollector {
 	return &CachedCollector{collector: k, full: latest.New(maxAge, k.Summary), cpuAndMemory: latest.New(maxAge, k.CPUAndMemory)}
 }
 
-// Summary returns the summary of [Collector.Summary], which may be cached. Callers share the result and must not modify it.
+// Summary returns a summary of [Collector.Summary] from the cache, or measures one. Callers share the result and must not
+// modify it.
 func (c *CachedCollector) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	return c.full.Get(ctx)
 }
 
-// CPUAndMemory returns the summary of [Collector.CPUAndMemory], which may be cached. Callers share the result and must not modify
-// it.
+// CPUAndMemory returns a summary of [Collector.CPUAndMemory] from the cache, or measures one. Callers share the result and
+// must not modify it.
 func (c *CachedCollector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error) {
 	return c.cpuAndMemory.Get(ctx)
 }
 
-// Samples reads the counters of the cgroups, see [Collector.Samples]. The result is not cached.
+// Samples returns the counters of the cgroups; see [Collector.Samples]. The result is not cached.
 func (c *CachedCollector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample, error) {
 	return c.collector.Samples(ctx, parts)
 }
 
-// Filesystems returns the size and free space of the file systems that contain paths, see [Collector.Filesystems]. The result is
+// Filesystems returns the size and free space of the file system of each path; see [Collector.Filesystems]. The result is
 // not cached.
 func (c *CachedCollector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
 	return c.collector.Filesystems(ctx, paths)

@@ -61,9 +61,9 @@ type Collector struct {
 	bootTime time.Time // boot time of the machine; zero: not read yet
 }
 
-// New returns a Collector that measures the cgroups in c and the pods that runtime lists. It starts no goroutine; [Collector.Run]
-// measures disk usage in the background. Writable layers are measured if runtime has the method ContainerStats of
-// [cri.StatsLister], and image file systems if it has the method ImageUsage of [cri.Images].
+// New returns a Collector that measures the cgroups in c and the pods in the list of the runtime. It starts no goroutine;
+// [Collector.Run] measures disk usage in the background. Writable layers are measured if runtime has the method
+// ContainerStats of [cri.StatsLister]. Image file systems are measured if it has the method ImageUsage of [cri.Images].
 func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	if err := required.Args("stats.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -90,8 +90,8 @@ func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	return k, nil
 }
 
-// Run measures the disk usage of logs and volumes in the background until ctx ends, and returns nil. Summaries lack these values
-// while Run does not run: [Collector.Summary] logs a warning then. A measurement that hangs in the kernel is abandoned, see
+// Run measures the disk usage of logs and volumes in the background until ctx ends, and returns nil. Without Run, summaries
+// lack these values, and [Collector.Summary] logs a warning. A measurement that hangs in the kernel is abandoned; see
 // [Collector.HungCalls].
 func (k *Collector) Run(ctx context.Context) error {
 	if err := k.guard.Begin(); err != nil {
@@ -127,8 +127,9 @@ type HungCall struct {
 	Since time.Duration
 }
 
-// HungCalls returns the calls to the kernel and the runtime that have been running for longer than [Options].Timeout. A hung call
-// to the kernel occupies a thread. A path or runtime list is not measured again before its hung call returns.
+// HungCalls returns the calls to the kernel and the runtime that hang: they have been running for longer than
+// [Options].Timeout. Each hung call to the kernel occupies a thread. Until the call returns, the same path or runtime list
+// is not measured again.
 func (k *Collector) HungCalls() (all []HungCall) {
 	add := func(path string, since time.Duration) { all = append(all, HungCall{path, since}) }
 	k.filesystems.listHung(k.opts.Timeout, add)
@@ -160,7 +161,7 @@ func (k *Collector) CPUAndMemory(ctx context.Context) (*statsapi.Summary, error)
 	return k.buildSummary(ctx, false)
 }
 
-// buildSummary measures node and pods and builds their summary. If full is false, it contains only CPU, memory and swap.
+// buildSummary measures node and pods, and builds their summary. If full is false, it includes only CPU, memory and swap.
 func (k *Collector) buildSummary(ctx context.Context, full bool) (*statsapi.Summary, error) {
 	var errs failures
 	parts := partsBasic

@@ -40,8 +40,8 @@ type filesystems struct {
 	calls map[string]*sharedCall[fsMeasurement]
 }
 
-// startStatfs starts a statfs call for path and returns it, or returns the running call of path. It returns nil if maxFilesystems
-// other calls hang.
+// startStatfs starts a statfs call for path, unless a call for path is running. It returns the new or running call. If
+// maxFilesystems other calls hang, it returns nil.
 func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	s := d.callFor(path)
 	if s == nil {
@@ -54,7 +54,7 @@ func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	})
 }
 
-// awaitStatfs waits for the result of p, a call that startStatfs has returned. It returns an error when p has been running for
+// awaitStatfs waits for the result of a call from startStatfs. It returns an error when the call has been running for
 // timeout, or when ctx ends.
 func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], timeout time.Duration) (fsMeasurement, error) {
 	if p == nil {
@@ -66,7 +66,8 @@ func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurem
 // maxFilesystems limits the number of paths in filesystems.calls, because a runtime may report any number of paths.
 const maxFilesystems = 64
 
-// callFor returns the statfs call of path, which concurrent callers share. It returns nil if maxFilesystems other calls hang.
+// callFor returns the shared statfs call for path, which it creates at the first use. If maxFilesystems other calls hang, it
+// returns nil.
 func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,7 +89,8 @@ func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	return s
 }
 
-// listHung calls add for each file system whose statfs call has been running for longer than threshold. since is that duration.
+// listHung calls add(path, since) for each file system whose statfs call has been running for longer than threshold. The
+// argument since is that duration.
 func (d *filesystems) listHung(threshold time.Duration, add func(path string, since time.Duration)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,8 +101,8 @@ func (d *filesystems) listHung(threshold time.Duration, add func(path string, si
 	}
 }
 
-// Filesystems returns the size and free space of the file system that contains each path. It calls statfs for all paths at the
-// same time, and waits at most [Options].Timeout. The result lacks paths whose call failed or hangs: the error names them. A hung
+// Filesystems returns the size and free space of the file system of each path. It calls statfs for all paths concurrently,
+// and waits at most [Options].Timeout. The result lacks paths whose call failed or hangs, and the error names them. A hung
 // call is not repeated before it returns.
 func (k *Collector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
 	var errs failures

@@ -57,7 +57,8 @@ func (f *failures) joinErrors() error {
 	return errors.Join(f.all...)
 }
 
-// isRemoved reports whether err means that a listed file or process no longer exists. That is not a failed measurement.
+// isRemoved reports whether err means that a listed file or process has been removed since. Such an error is no failed
+// measurement.
 func isRemoved(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -18,15 +18,15 @@ type leafCache struct {
 	byPod map[cgroups.Path]map[string]string // pod cgroup → container or sandbox ID → cgroup name; the inner maps are read only
 }
 
-// podLeaves returns the cached names of the cgroups in the cgroup of pod, by container or sandbox ID. It returns nil if none are
-// cached.
+// podLeaves returns the cached cgroup names of a pod's containers and sandboxes, by their IDs. If none are cached, it
+// returns nil.
 func (l *leafCache) podLeaves(pod cgroups.Path) map[string]string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byPod[pod]
 }
 
-// setLeaves caches names, the cgroups that were listed in the cgroup of pod. It returns them by container or sandbox ID.
+// setLeaves caches the names of the cgroups that were listed in a pod cgroup. It returns them by container or sandbox ID.
 func (l *leafCache) setLeaves(pod cgroups.Path, names []string) map[string]string {
 	byID := make(map[string]string, len(names))
 	for _, leaf := range names {
@@ -43,14 +43,15 @@ func (l *leafCache) setLeaves(pod cgroups.Path, names []string) map[string]strin
 	return byID
 }
 
-// removePod removes the cached names of pod after one of its cgroups was not found. The next sample lists the cgroups again.
+// removePod removes the cached names of a pod, because one of its cgroups was not found. The next sample lists the cgroups
+// again.
 func (l *leafCache) removePod(pod cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.byPod, pod)
 }
 
-// retainPods removes the cached names of all pods that are not in pods.
+// retainPods removes the cached names of all pods that are missing in pods.
 func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,8 +65,9 @@ func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	maps.DeleteFunc(l.byPod, func(pod cgroups.Path, _ map[string]string) bool { return !there[pod] })
 }
 
-// containerID returns the container or sandbox ID in leaf, the name of a cgroup that a runtime created: ID, crio-ID, or
-// cri-containerd-ID.scope. It returns an empty string for the cgroup of conmon, a helper process of CRI-O.
+// containerID returns the ID of the container or sandbox for which a runtime created the cgroup with the name leaf. Such
+// names are ID, crio-ID or cri-containerd-ID.scope. For the cgroup of conmon, a helper process of CRI-O, it returns an empty
+// string.
 func containerID(leaf string) string {
 	name, _ := strings.CutSuffix(leaf, ".scope")
 	if strings.HasPrefix(name, "crio-conmon-") {

@@ -44,8 +44,8 @@ type nodeSample struct {
 	imagesKnown, separateLayers bool // separateLayers: layers have another mount point than images
 }
 
-// sampleNode reads all values of the node except its file systems. parts selects the counters of cgroups. If network is true, it
-// also reads the network traffic. Errors are added to errs.
+// sampleNode reads all values of the node except its file systems. The argument parts selects the counters of cgroups. If
+// network is true, it also reads the network traffic. It adds errors to errs.
 func (k *Collector) sampleNode(ctx context.Context, parts cgroups.Parts, network bool, errs *failures) nodeSample {
 	n := nodeSample{cgroups: map[string]cgroupSample{}, bootTime: k.readBootTime(errs)}
 	n.cgroups[nodeCgroup] = k.sampleCgroup(ctx, "", "", parts, errs)
@@ -65,7 +65,7 @@ func (k *Collector) sampleNode(ctx context.Context, parts cgroups.Parts, network
 	return n
 }
 
-// readMachine stores memory size, task count and task limit of the machine in node, read from /proc.
+// readMachine reads the memory sizes, the task count and the task limit of the machine from /proc. It stores them in node.
 func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	var err error
 	node.memory, err = k.proc.readMeminfo()
@@ -78,8 +78,8 @@ func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	errs.addError("proc", "", err)
 }
 
-// sampleCgroup reads the counters of the cgroup leaf in cgroup, or of cgroup itself if leaf is empty. In the result, found is
-// false if the cgroup does not exist or cannot be read. A cgroup that does not exist is not an error.
+// sampleCgroup reads the counters of the cgroup named leaf within cgroup. If leaf is empty, it reads cgroup itself. The
+// result has found false if the cgroup does not exist or cannot be read. It is no error if the cgroup does not exist.
 func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf string, parts cgroups.Parts, errs *failures) cgroupSample {
 	s := cgroupSample{path: cgroup, leaf: leaf, at: time.Now()}
 	var err error
@@ -94,8 +94,8 @@ func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf 
 	return s
 }
 
-// readBootTime returns the boot time of the machine. The first successful call reads it from /proc, later calls return that
-// result.
+// readBootTime returns the boot time of the machine. It reads the time from /proc until it has succeeded once, and then
+// returns that result.
 func (k *Collector) readBootTime(errs *failures) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -107,8 +107,8 @@ func (k *Collector) readBootTime(errs *failures) time.Time {
 	return k.bootTime
 }
 
-// measureNodeDisks stores the sizes of the node's file systems in node. The runtime reports the mount points of the file systems
-// for images and writable layers.
+// measureNodeDisks stores the sizes of the node's file systems in node. The mount points of the file systems for images and
+// writable layers come from the runtime.
 func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs *failures) {
 	u, err := k.readImageUsage(ctx, k.opts.RuntimePeriod, k.opts.Timeout)
 	if err != nil {
@@ -117,8 +117,8 @@ func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs
 	k.measureDisks(ctx, node, u, k.opts.Timeout, errs)
 }
 
-// measureDisks stores the sizes of nodefs, imagefs and containerfs in node. usage has the mount points of imagefs and
-// containerfs. The calls run at the same time, each with the given timeout.
+// measureDisks stores the sizes of nodefs, imagefs and containerfs in node. The mount points of imagefs and containerfs are
+// in usage. It measures all of them concurrently, with the given timeout.
 func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, timeout time.Duration, errs *failures) {
 	if len(usage.Images) > 0 {
 		node.images, node.layers, node.imagesKnown = usage.Images[0], usage.Images[0], true
@@ -154,7 +154,7 @@ type diskCall struct {
 }
 
 // readImageUsage returns the file systems of images and writable layers, with their usage. It calls the runtime if the last
-// result is older than maxAge. If the call fails or exceeds timeout, it returns the last result and an error.
+// result is older than maxAge. If the call fails or takes longer than timeout, it returns the last result and an error.
 func (k *Collector) readImageUsage(ctx context.Context, maxAge, timeout time.Duration) (cri.ImageUsage, error) {
 	last, at := k.imageUsageCall.lastResult()
 	if k.images == nil || !at.IsZero() && time.Since(at) < maxAge {

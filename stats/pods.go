@@ -42,8 +42,8 @@ type container struct {
 	runtime *cri.ContainerStats // measured by the runtime; nil: not measured
 }
 
-// listPods returns the pods listed by the runtime. It calls the runtime if the last list is older than maxAge. If the call fails
-// or hangs, it returns the last list and an error.
+// listPods returns the pods in the list of the runtime. It calls the runtime if the last list is older than maxAge. If the
+// call fails or hangs, it returns the last list and an error.
 func (k *Collector) listPods(ctx context.Context, maxAge time.Duration) (cri.Snapshot, error) {
 	last, at := k.list.lastResult()
 	if !at.IsZero() && time.Since(at) < maxAge {
@@ -66,9 +66,9 @@ func (k *Collector) listPods(ctx context.Context, maxAge time.Duration) (cri.Sna
 // minListAge is the shortest time between two pod lists. If a pod cgroup is missing in an older list, the list is read again.
 const minListAge = time.Second
 
-// samplePods returns all running pods with the counters of their cgroups, sorted by namespace and name. parts selects the
-// counters of pods and containers, sandboxParts the counters of sandboxes. If sandboxParts includes [cgroups.PartProcs], it also
-// reads the network traffic.
+// samplePods returns all running pods with the counters of their cgroups, sorted by namespace and name. The argument parts
+// selects the counters of pods and containers, and sandboxParts those of sandboxes. If sandboxParts includes
+// [cgroups.PartProcs], the network traffic is also read.
 func (k *Collector) samplePods(ctx context.Context, parts, sandboxParts cgroups.Parts, errs *failures) []pod {
 	snapshot, err := k.listPods(ctx, k.opts.RuntimePeriod)
 	paths := k.listPodCgroups(ctx, errs)
@@ -116,8 +116,8 @@ func (k *Collector) listPodCgroups(ctx context.Context, errs *failures) map[stri
 	return paths
 }
 
-// hasUnlistedPod reports whether a pod with a cgroup in paths has no running container in snapshot. Such a pod may have started
-// after the snapshot. It must not be missing, because evictions evict a pod without a measurement first.
+// hasUnlistedPod reports whether a pod with a cgroup in paths has no running container in snapshot. Such a pod may have
+// started after the snapshot. It must not be missing, because the eviction prefers pods without a measurement as victims.
 func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	runs := make(map[string]bool, len(snapshot.Sandboxes)) // by sandbox
 	for i := range snapshot.Containers {
@@ -139,8 +139,8 @@ func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	return false
 }
 
-// unlistedPods returns the pods in paths that are missing in pods, because the runtime hangs and the list is old. They have only
-// a UID. It is enough for sampling their pod cgroups, which evictions need.
+// unlistedPods returns the pods in paths that are missing in pods, because the runtime hangs and its list is old. They have
+// only a UID. This is enough to sample their pod cgroups, which evictions need.
 func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	listed := make(map[string]bool, len(pods))
 	for i := range pods {
@@ -154,8 +154,8 @@ func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	return more
 }
 
-// runningPods returns the pods in snapshot that have a running container, sorted by namespace and name. If several sandboxes have
-// the same pod name, it uses the ready sandboxes, or the newest sandbox if none is ready, like
+// runningPods returns the pods that have a running container in snapshot, sorted by namespace and name. If several sandboxes
+// have the same pod name, it uses the ready sandboxes. If none is ready, it uses the newest sandbox. Source:
 // pkg/kubelet/stats/cri_stats_provider.go.
 func runningPods(snapshot cri.Snapshot) []pod {
 	run := make(map[string]int, len(snapshot.Sandboxes)) // containers by sandbox
@@ -188,8 +188,8 @@ func runningPods(snapshot cri.Snapshot) []pod {
 	return pods
 }
 
-// sandboxesByName groups sandboxes by the namespace and name of their pod. It yields the groups in the order of these names. Each
-// group is sorted by sandbox ID.
+// sandboxesByName groups sandboxes whose pods have the same namespace and name. It yields the groups sorted by these names,
+// and each group sorted by sandbox ID.
 func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	all := make([]*cri.Sandbox, len(sandboxes))
 	for i := range sandboxes {
@@ -212,8 +212,8 @@ func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	}
 }
 
-// currentSandboxes returns the ready sandboxes, or only the newest sandbox if none is ready. All sandboxes belong to pods with
-// the same name.
+// currentSandboxes returns the ready sandboxes of pods with the same name. If none is ready, it returns only the newest
+// sandbox.
 func currentSandboxes(sandboxes []*cri.Sandbox) []*cri.Sandbox {
 	if len(sandboxes) == 1 {
 		return sandboxes
@@ -227,9 +227,9 @@ func currentSandboxes(sandboxes []*cri.Sandbox) []*cri.Sandbox {
 	})}
 }
 
-// samplePod stores in p the counters of its pod cgroup, its containers and its sandbox. parts selects the counters of pod and
-// containers, sandboxParts the counters of the sandbox. If sandboxParts includes PartProcs, it also reads the network traffic of
-// the pod.
+// samplePod reads the counters of a pod's cgroup, containers and sandbox, and stores them in p. The argument parts selects
+// the counters of pod and containers, and sandboxParts those of the sandbox. If sandboxParts includes PartProcs, it also
+// reads the network traffic of the pod.
 func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts cgroups.Parts, errs *failures) {
 	s := k.sampleCgroup(ctx, p.path, "", parts, errs)
 	if !s.found {
@@ -263,9 +263,9 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts c
 	}
 }
 
-// networkProcess returns the process ID of a process in the network namespace of pod p, or zero if the pod has no process. It
-// prefers a process of the sandbox to a process of a container. Sandboxes of CRI-O have no process by default (option
-// drop_infra_ctr).
+// networkProcess returns the ID of a process in the network namespace of pod p, or zero if there is none. It prefers a
+// process of the sandbox. It may also be a process of a container, because sandboxes of CRI-O have no process by default
+// (option drop_infra_ctr).
 func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) int {
 	if procs := p.sandboxSample.stats.Pids.Procs; len(procs) > 0 {
 		return procs[0]
@@ -286,8 +286,8 @@ func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) 
 	return 0
 }
 
-// listLeaves returns the names of the cgroups in the cgroup of pod p, by container or sandbox ID. It lists the cgroups only if
-// the cached names lack one of these IDs.
+// listLeaves returns the cgroup names of a pod's containers and sandboxes, by their IDs. It lists the pod cgroup only if the
+// cache lacks one of these IDs.
 func (k *Collector) listLeaves(ctx context.Context, p *pod, errs *failures) map[string]string {
 	known := k.leaves.podLeaves(p.path)
 	unknown := func(c container) bool { return known[c.ID] == "" }
@@ -301,7 +301,7 @@ func (k *Collector) listLeaves(ctx context.Context, p *pod, errs *failures) map[
 	return k.leaves.setLeaves(p.path, names)
 }
 
-// readNetwork stores in p the network traffic of the network namespace of process pid.
+// readNetwork reads the network traffic in the network namespace of the process pid, and stores it in p.
 func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	at := time.Now()
 	all, err := k.proc.readInterfaces(pid)
@@ -313,8 +313,8 @@ func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	}
 }
 
-// addRuntimeStats stores the measurements of the runtime in the containers of pods: the usage of the writable layer, and for a
-// container without a cgroup also its CPU and memory counters.
+// addRuntimeStats adds the measurements of the runtime to the containers of pods. These are the usage of writable layers,
+// and the CPU and memory counters of containers without a cgroup.
 func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failures) {
 	if k.layers == nil || len(pods) == 0 {
 		return
@@ -347,8 +347,8 @@ func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failu
 	}
 }
 
-// dropUnmeasured removes the containers without any measurement, which have exited since the list, and then the pods without
-// containers.
+// dropUnmeasured removes all containers without a measurement, because they have exited since the list. It then removes the
+// pods without containers.
 func dropUnmeasured(pods []pod) []pod {
 	for i := range pods {
 		pods[i].containers = slices.DeleteFunc(pods[i].containers, func(c container) bool { return !c.found && c.runtime == nil })
@@ -358,8 +358,8 @@ func dropUnmeasured(pods []pod) []pod {
 	})
 }
 
-// hasContainerWithoutCgroup reports whether a container of pods has no cgroup counters. The runtime must measure such a
-// container.
+// hasContainerWithoutCgroup reports whether pods include a container without cgroup counters. Such a container must be
+// measured by the runtime.
 func hasContainerWithoutCgroup(pods []pod) bool {
 	return slices.ContainsFunc(pods, func(p pod) bool {
 		return slices.ContainsFunc(p.containers, func(c container) bool { return !c.found })

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildPodStats builds the pod p of a summary. node has the size of its disks. If full is false, the result has only CPU, memory
-// and swap.
+// buildPodStats builds the part of a summary for the pod p. The size of its disks is in node. If full is false, the result
+// has only CPU, memory and swap.
 func (k *Collector) buildPodStats(p *pod, node *nodeSample, full bool) statsapi.PodStats {
 	out := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
@@ -43,8 +43,8 @@ func (k *Collector) buildPodStats(p *pod, node *nodeSample, full bool) statsapi.
 	return out
 }
 
-// buildContainerStats builds the container c of a summary from the counters of its cgroup. If it has no cgroup, the values of the
-// runtime are used.
+// buildContainerStats builds the part of a summary for the container c from the counters of its cgroup. Without a cgroup, it
+// uses the values from the runtime.
 func (k *Collector) buildContainerStats(p *pod, c *container, node *nodeSample, full bool) statsapi.ContainerStats {
 	out := statsapi.ContainerStats{Name: c.Name, StartTime: metav1.NewTime(c.CreatedAt)}
 	switch {
@@ -68,8 +68,8 @@ func (k *Collector) buildContainerStats(p *pod, c *container, node *nodeSample, 
 	return out
 }
 
-// applyRuntimeStats copies r, the values measured by the runtime, into out. If r has no CPU rate, it is computed from the CPU
-// time.
+// applyRuntimeStats copies the values measured by the runtime into out. If they include no CPU rate, it computes the rate
+// from the CPU time.
 func (k *Collector) applyRuntimeStats(r *cri.ContainerStats, out *statsapi.ContainerStats) {
 	if c := r.CPU; c != nil {
 		out.CPU = &statsapi.CPUStats{Time: metav1.NewTime(c.Time), UsageCoreNanoSeconds: c.UsageCoreNanoSeconds, UsageNanoCores: c.UsageNanoCores}
@@ -133,8 +133,8 @@ func laterTime(a, b metav1.Time) metav1.Time {
 	return a
 }
 
-// addStorage adds to out the usage of each volume of p, and the ephemeral-storage usage of p. The latter is the sum of writable
-// layers, logs, ephemeral volumes, hosts file and termination messages.
+// addStorage adds the usage of each volume of p to out. It also adds the ephemeral-storage usage of p, which is the sum of
+// writable layers, logs, ephemeral volumes, hosts file and termination messages.
 func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats) {
 	total := node.root.fsStats()
 	count := func(f *statsapi.FsStats) {
@@ -170,8 +170,8 @@ func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats)
 	out.EphemeralStorage = total
 }
 
-// pathUsage returns the last measured usage of path, a directory or file on nodefs. The usage is nil before the first
-// measurement.
+// pathUsage returns the last measured usage of a directory or file on nodefs. Before the first measurement, the usage is
+// nil.
 func (k *Collector) pathUsage(path string, node *nodeSample) *statsapi.FsStats {
 	out := node.root.fsStats()
 	if m, ok := k.walker.targets.lastMeasurement(path); path != "" && ok {
@@ -180,8 +180,8 @@ func (k *Collector) pathUsage(path string, node *nodeSample) *statsapi.FsStats {
 	return out
 }
 
-// logDir returns the log directory of pod p, or of its container if that is not empty. It returns an empty string if a name from
-// the runtime is not a valid file name.
+// logDir returns the log directory of the pod p. If container is not empty, it returns the log directory of that container.
+// If a name from the runtime is not a valid file name, it returns an empty string.
 func (k *Collector) logDir(p cri.PodIdentity, container string) string {
 	pod := p.Namespace + "_" + p.Name + "_" + p.UID
 	if !isPathElement(pod) || p.UID == "" || container != "" && !isPathElement(container) {
@@ -190,7 +190,7 @@ func (k *Collector) logDir(p cri.PodIdentity, container string) string {
 	return filepath.Join(k.opts.LogRoot, pod, container)
 }
 
-// hostsFile returns the path of the hosts file of the pod with this UID. It returns an empty string for an invalid UID.
+// hostsFile returns the path of the hosts file of a pod. For an invalid UID it returns an empty string.
 func (k *Collector) hostsFile(uid string) string {
 	if !isPathElement(uid) {
 		return ""
@@ -198,8 +198,8 @@ func (k *Collector) hostsFile(uid string) string {
 	return k.opts.HostsFile(uid)
 }
 
-// messageDir returns the directory with the termination messages of the pod with this UID. Its size must be measured, because a
-// container may write any amount of data to it. It returns an empty string for an invalid UID.
+// messageDir returns the directory of a pod's termination messages. Its size must be measured, because a container may write
+// any amount of data to it. For an invalid UID it returns an empty string.
 func (k *Collector) messageDir(uid string) string {
 	if !isPathElement(uid) {
 		return ""
@@ -207,13 +207,13 @@ func (k *Collector) messageDir(uid string) string {
 	return k.opts.TerminationMessageDir(uid)
 }
 
-// isPathElement reports whether name is valid as a single element of a path. It is checked because names come from the runtime.
+// isPathElement reports whether name is valid as a single element of a path. Names from the runtime must be checked.
 func isPathElement(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
 }
 
-// listTargets returns the paths whose usage is measured, for all running pods in snapshot. A path in walked is measured by
-// counting its files. A path in byDriver is a volume that its CSI driver measures.
+// listTargets returns the paths whose usage is measured, for all running pods in snapshot. The paths in walked are measured
+// by counting their files. The paths in byDriver are volumes, which their CSI drivers measure.
 func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, byDriver []target) {
 	add := func(path string, t target) {
 		if t.path = path; path != "" {

@@ -25,7 +25,7 @@ const (
 // procfs reads files of /proc.
 type procfs struct{ root fs.FS }
 
-// readFile returns the content of the named file in /proc, at most maxFile bytes.
+// readFile returns at most maxFile bytes of a file in /proc.
 func (p procfs) readFile(name string) ([]byte, error) {
 	f, err := p.root.Open(name)
 	if err != nil {
@@ -82,8 +82,8 @@ func parseMeminfo(text []byte) (m meminfo, err error) {
 	return m, nil
 }
 
-// countTasks returns running, the number of tasks (processes and threads) of the machine, and most, the number that the kernel
-// allows: the lower of pid_max and threads-max.
+// countTasks returns how many tasks (processes and threads) are running on the machine, and how many the kernel allows at
+// most. The limit is the lower of pid_max and threads-max.
 func (p procfs) countTasks() (running, most int64, err error) {
 	most = math.MaxInt64
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
@@ -105,7 +105,8 @@ func (p procfs) countTasks() (running, most int64, err error) {
 	return running, most, err
 }
 
-// parseLoadavg returns the number of tasks in text, the content of /proc/loadavg. For "1.36 3.49 4.53 2/3518 3715089" it is 3518.
+// parseLoadavg returns the number of tasks from the content of /proc/loadavg. For "1.36 3.49 4.53 2/3518 3715089" it is
+// 3518.
 func parseLoadavg(text string) (int64, error) {
 	fields := strings.Fields(text)
 	if len(fields) >= 5 {
@@ -118,7 +119,7 @@ func parseLoadavg(text string) (int64, error) {
 	return 0, fmt.Errorf("loadavg: no tasks in %.80q", text)
 }
 
-// bootTime returns the boot time of the machine: the value of btime in /proc/stat.
+// bootTime returns the boot time of the machine, which is the value btime in /proc/stat.
 func (p procfs) bootTime() (time.Time, error) {
 	text, err := p.readFile("stat")
 	if err != nil {
@@ -142,8 +143,8 @@ type Interface struct {
 	TxBytes, TxPackets, TxErrors, TxDropped uint64
 }
 
-// readInterfaces returns the network traffic per interface, in the network namespace of process pid. Interfaces that cAdvisor
-// ignores are left out.
+// readInterfaces returns the traffic of each network interface in the network namespace of the process pid. It omits
+// interfaces that cAdvisor ignores.
 func (p procfs) readInterfaces(pid string) ([]Interface, error) {
 	text, err := p.readFile(pid + "/net/dev")
 	if err != nil {
@@ -152,7 +153,7 @@ func (p procfs) readInterfaces(pid string) ([]Interface, error) {
 	return parseNetDev(text)
 }
 
-// parseNetDev parses text, the content of /proc/PID/net/dev: two header lines, then one line per interface with sixteen counters.
+// parseNetDev parses the content of /proc/PID/net/dev: two header lines, then one line per interface with sixteen counters.
 // It returns at most maxInterfaces, because the programs in a pod may create any number. It ignores an incomplete last line.
 func parseNetDev(text []byte) (all []Interface, err error) {
 	number := 0
@@ -183,8 +184,8 @@ func parseNetDev(text []byte) (all []Interface, err error) {
 	return all, nil
 }
 
-// isIgnored reports whether name is the loopback interface or the host's end of a container interface. lib/container of cAdvisor
-// ignores the same names.
+// isIgnored reports whether an interface is the loopback interface or the host's end of a container interface. cAdvisor
+// ignores the same names (lib/container).
 func isIgnored(name string) bool {
 	name = strings.ToLower(name)
 	for _, prefix := range []string{"lo", "veth", "docker", "nerdctl"} {

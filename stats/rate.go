@@ -31,8 +31,8 @@ type rate struct {
 	valid bool      // cores is set
 }
 
-// updateRate stores usage, the total CPU time of name in nanoseconds at sampledAt. It returns the CPU nanoseconds used per second
-// since the previous sample, or nil for the first sample.
+// updateRate stores the total CPU time of the given name, in nanoseconds, at the time sampledAt. It returns the CPU
+// nanoseconds used per second since the previous sample, or nil for the first sample.
 func (r *cpuRates) updateRate(name string, usage uint64, sampledAt time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,9 +48,9 @@ func (r *cpuRates) updateRate(name string, usage uint64, sampledAt time.Time) *u
 	return &now.cores
 }
 
-// nextRate returns the rate after a new sample. usage is the total CPU time at sampledAt. If usage has decreased, the counter was
-// reset: the result then counts as the first sample, as in pkg/kubelet/stats/cri_stats_provider.go. A sample less than rateWindow
-// after the previous sample is ignored, which the kubelet does not do.
+// nextRate returns the rate after a new sample with the total CPU time usage. If the CPU time has decreased, the counter was
+// reset, and the sample counts as the first one. A sample less than rateWindow after the previous sample is ignored, which
+// the kubelet does not do. Source: pkg/kubelet/stats/cri_stats_provider.go.
 func (r rate) nextRate(hasPrevious bool, usage uint64, sampledAt time.Time) rate {
 	past := sampledAt.Sub(r.time)
 	switch {

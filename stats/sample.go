@@ -27,9 +27,9 @@ type Sample struct {
 	Interfaces []Interface
 }
 
-// Samples returns a [Sample] per cgroup: of the node, the system containers, all pods, the QoS classes Burstable and BestEffort,
-// each pod, its sandbox and its running containers. parts selects the counters. The Sample of a sandbox has a Leaf and no
-// Container. A cgroup that cannot be read is missing, and the error names it.
+// Samples returns a [Sample] for each cgroup: of the node, the system containers, all pods, the QoS classes Burstable and
+// BestEffort, each pod, its sandbox and its running containers. The argument parts selects the counters. The Sample of a
+// sandbox has a Leaf and no Container. A cgroup that cannot be read is missing, and the error names it.
 func (k *Collector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample, error) {
 	var errs failures
 	var all []Sample
@@ -60,8 +60,7 @@ func (k *Collector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample,
 	return all, errs.joinErrors()
 }
 
-// appendSamples appends the samples of the pod cgroup, the sandbox and the containers of p to all, and returns the extended
-// slice.
+// appendSamples appends the samples of a pod's cgroup, sandbox and containers to all. It returns the extended slice.
 func (p *pod) appendSamples(all []Sample) []Sample {
 	of := func(leaf string, c cri.Container, at time.Time, s cgroups.Stats) Sample {
 		return Sample{Pod: p.PodIdentity, Sandbox: p.sandbox, Container: c, Path: p.path, Leaf: leaf, Time: at, Stats: s}

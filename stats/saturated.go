@@ -32,7 +32,7 @@ func subSaturated(a, b uint64) uint64 { return a - min(a, b) }
 // toInt64 converts n, limited to the largest int64.
 func toInt64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// addOptional returns the sum of a and b. A nil value counts as zero. The sum is nil if both are nil.
+// addOptional returns the sum of a and b. A nil value counts as zero. If both are nil, the sum is nil.
 func addOptional(a, b *uint64) *uint64 {
 	switch {
 	case a == nil:

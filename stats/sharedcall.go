@@ -35,19 +35,21 @@ func (e hungError) Error() string {
 	return fmt.Sprintf("no answer for %v", e.since.Round(time.Millisecond))
 }
 
-// Timeout returns true. It implements the interface of timeout errors in package net.
+// Timeout returns true, because a hung call is a timeout like [net.Error].Timeout.
 func (e hungError) Timeout() bool { return true }
 
 // Is reports whether target is context.DeadlineExceeded.
 func (e hungError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// callAndWait starts f, or joins the running call of s, and returns its result. It returns an error when the call has been
-// running for timeout, or when ctx ends. f must not use ctx, because f may run longer.
+// callAndWait starts f, or joins the call that is already running, and returns its result. It returns an error when the call
+// has been running for timeout, or when ctx ends. The function f must not use ctx, because the call may continue after ctx
+// has ended.
 func (s *sharedCall[T]) callAndWait(ctx context.Context, timeout time.Duration, f func() (T, error)) (T, error) {
 	return s.startCall(f).waitResult(ctx, timeout)
 }
 
-// waitResult returns the result of the call p. It returns an error when p has been running for timeout, or when ctx ends.
+// waitResult returns the result of the call. It returns an error when the call has been running for timeout, or when ctx
+// ends.
 func (p *pendingCall[T]) waitResult(ctx context.Context, timeout time.Duration) (T, error) {
 	var none T
 	select {
@@ -71,8 +73,8 @@ func (p *pendingCall[T]) waitResult(ctx context.Context, timeout time.Duration) 
 	}
 }
 
-// startCall starts f on a goroutine and returns the call. If a call of s is running already, it returns that call and does not
-// start f.
+// startCall starts f on a new goroutine and returns the call. If a call is running already, it returns that call and does
+// not start f.
 func (s *sharedCall[T]) startCall(f func() (T, error)) *pendingCall[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,15 +96,15 @@ func (s *sharedCall[T]) startCall(f func() (T, error)) *pendingCall[T] {
 	return p
 }
 
-// lastResult returns the result of the last successful call and the time when that call started. The time is zero before the
-// first success.
+// lastResult returns the result of the last successful call, and the time at which that call started. Before the first
+// success, the time is zero.
 func (s *sharedCall[T]) lastResult() (T, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.last, s.lastStart
 }
 
-// pendingDuration returns how long the current call has been running, or zero if no call is running.
+// pendingDuration returns how long the current call has been running. If no call is running, it returns zero.
 func (s *sharedCall[T]) pendingDuration() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,9 +54,9 @@ const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.Part
 // partsPods selects the counters that Signals reads from the cgroup of all pods only.
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
-// Signals measures the eviction signals: it reads a few files and calls statfs for the file systems. It calls the runtime only
-// until the runtime has once reported its image file systems. Each call takes at most [Options].SignalTimeout. If a source fails,
-// its amounts are nil and the error names it.
+// Signals measures the eviction signals. It reads a few files and calls statfs for the file systems. It calls the runtime
+// only until the runtime has reported its image file systems once. Each call takes at most [Options].SignalTimeout. If a
+// source fails, its amounts are nil and the error names it.
 func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	var errs failures
 	n := nodeSample{cgroups: map[string]cgroupSample{}}
@@ -87,7 +87,8 @@ func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	return s, errs.joinErrors()
 }
 
-// memoryAmount returns the signal memory.available of the node. Its capacity is the sum of available memory and working set.
+// memoryAmount returns the eviction signal memory.available of the node. Its capacity is the available memory plus the
+// working set.
 func (n *nodeSample) memoryAmount() *Amount {
 	root := n.cgroups[nodeCgroup]
 	if !root.found || !n.memoryOK {
@@ -97,13 +98,13 @@ func (n *nodeSample) memoryAmount() *Amount {
 	return &Amount{root.at, toInt64(free), toInt64(addSaturated(free, root.stats.Memory.WorkingSet()))}
 }
 
-// availableBytes returns the memory of the machine minus the working set and the huge pages. Huge pages are subtracted because
-// cgroup memory does not include them (feature gate HugepageAwareEviction).
+// availableBytes returns the memory of the machine minus the working set and the huge pages. Huge pages are subtracted
+// because the memory of a cgroup does not include them (feature gate HugepageAwareEviction).
 func (n *nodeSample) availableBytes(root *cgroups.Stats) uint64 {
 	return subSaturated(subSaturated(n.memory.total, root.Memory.WorkingSet()), n.memory.hugePages)
 }
 
-// memoryAmount returns how much memory the cgroup may still use up to its limit, or nil if it has no limit.
+// memoryAmount returns how much memory the cgroup may still use before it reaches its limit. Without a limit it returns nil.
 func (s *cgroupSample) memoryAmount() *Amount {
 	free := availableBytes(&s.stats)
 	if !s.found || free == nil {
@@ -112,7 +113,7 @@ func (s *cgroupSample) memoryAmount() *Amount {
 	return &Amount{s.at, toInt64(*free), toInt64(addSaturated(*free, s.stats.Memory.WorkingSet()))}
 }
 
-// pidAmount returns how many tasks the cgroup may still create up to its limit, or nil if it has no limit.
+// pidAmount returns how many tasks the cgroup may still create before it reaches its limit. Without a limit it returns nil.
 func (s *cgroupSample) pidAmount() *Amount {
 	most := s.stats.Pids.Max
 	if !s.found || most == nil || *most < 0 {
@@ -121,7 +122,7 @@ func (s *cgroupSample) pidAmount() *Amount {
 	return &Amount{s.at, *most - toInt64(s.stats.Pids.Current), *most}
 }
 
-// availableBytes returns the memory limit of a cgroup minus its working set, or nil if it has no limit.
+// availableBytes returns the memory limit of a cgroup minus its working set. Without a limit it returns nil.
 func availableBytes(s *cgroups.Stats) *uint64 {
 	limit := s.Memory.Max
 	if limit == nil || *limit < 0 || *limit > 1<<62 {
@@ -131,7 +132,7 @@ func availableBytes(s *cgroups.Stats) *uint64 {
 	return &free
 }
 
-// deviceID returns the device number of the file system, or zero if m is nil: the file system was not measured.
+// deviceID returns the device number of the measured file system. If m is nil, nothing was measured, and it returns zero.
 func (m *fsMeasurement) deviceID() uint64 {
 	if m == nil {
 		return 0
@@ -139,8 +140,8 @@ func (m *fsMeasurement) deviceID() uint64 {
 	return m.filesystem.Device
 }
 
-// diskAmounts returns the available and total amounts of bytes and inodes of a file system. Both amounts are nil if it was not
-// measured.
+// diskAmounts returns the available and total bytes of a file system, and the available and total inodes. If m is nil,
+// nothing was measured, and both results are nil.
 func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {
 		return nil, nil

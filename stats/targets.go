@@ -52,7 +52,7 @@ type targetSet struct {
 	all map[string]*measurement // by path
 }
 
-// lastMeasurement returns the last successful measurement of path. ok is false before the first success.
+// lastMeasurement returns the last successful measurement of path. Before the first success, ok is false.
 func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -62,8 +62,8 @@ func (k *targetSet) lastMeasurement(path string) (m measurement, ok bool) {
 	return m, false
 }
 
-// setTargets makes targets the new set of targets. It keeps the measurements of targets that remain. A removed target that is
-// being measured stays until its job returns.
+// setTargets replaces the set of targets. Targets that remain keep their measurements. A removed target that is being
+// measured stays until its job returns.
 func (k *targetSet) setTargets(targets []target) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,8 +84,8 @@ func (k *targetSet) setTargets(targets []target) {
 	maps.DeleteFunc(k.all, func(_ string, m *measurement) bool { return !m.wanted && m.job == nil })
 }
 
-// dueTargets returns the measurements that are due at now. The measurement that has waited longest is first. wake is the time
-// when the next target becomes due, or zero if no target is waiting.
+// dueTargets returns the measurements that are due now, the one that has waited longest first. The result wake is the time
+// at which the next target becomes due, or zero if there is no such target.
 func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,7 +105,7 @@ func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Tim
 	return due, wake
 }
 
-// startJob records that job j has started to measure entry. It returns the target of entry.
+// startJob records that the job j has started to measure a target. It returns the target to measure.
 func (k *targetSet) startJob(entry *measurement, j *job) target {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -113,7 +113,7 @@ func (k *targetSet) startJob(entry *measurement, j *job) target {
 	return entry.target
 }
 
-// abandonJob records that job j hangs. Until j returns, the measurement entry has an error.
+// abandonJob records that the job j hangs. Until it returns, the measurement has an error.
 func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -122,7 +122,7 @@ func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	}
 }
 
-// eachError calls add for each target whose last measurement failed or hangs, in the order of the paths.
+// eachError calls add(path, err) for each target whose last measurement failed or hangs, sorted by path.
 func (k *targetSet) eachError(add func(path string, err error)) {
 	k.mu.Lock()
 	failed := map[string]error{}

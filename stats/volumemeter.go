@@ -25,7 +25,7 @@ func newVolumeMeter(timeout time.Duration) *volumeMeter {
 	return &volumeMeter{timeout: timeout, wake: make(chan struct{}, 1)}
 }
 
-// setTargets replaces the volumes that measureLoop measures, and wakes it. It does not block.
+// setTargets replaces the volumes to measure, and wakes measureLoop. It does not block.
 func (a *volumeMeter) setTargets(targets []target) {
 	a.targets.setTargets(targets)
 	sleep.Wake(a.wake)
@@ -50,7 +50,7 @@ func (a *volumeMeter) measureLoop(ctx context.Context) {
 // maxConcurrent is the number of volumes that a volumeMeter measures at a time.
 const maxConcurrent = 8
 
-// measureDue measures all volumes that are due and returns the time when the next volume is due. The time is zero if there is no
+// measureDue measures all volumes that are due. It returns the time at which the next volume is due, or zero if there is no
 // volume.
 func (a *volumeMeter) measureDue(ctx context.Context) time.Time {
 	due, _ := a.targets.dueTargets(time.Now())
@@ -72,8 +72,8 @@ func (a *volumeMeter) measureDue(ctx context.Context) time.Time {
 	return wake
 }
 
-// measureVolume measures one volume on a new goroutine. It returns when the measurement is complete. It abandons a measurement
-// that runs longer than timeout and a grace time.
+// measureVolume measures one volume on a new goroutine, and waits for the measurement. It abandons a measurement that takes
+// longer than the timeout and a grace time.
 func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	if ctx.Err() != nil {
 		return
@@ -97,7 +97,8 @@ func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	}
 }
 
-// runJob is the goroutine of job j. It calls the measure function of tgt, usually a CSI driver, and stores the result in entry.
+// runJob measures the volume tgt, usually by a call to its CSI driver, and stores the result in entry. It runs on the
+// goroutine of the job j.
 func (a *volumeMeter) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	limited, cancel := context.WithTimeout(ctx, a.timeout)

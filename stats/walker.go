@@ -23,8 +23,8 @@ type walker struct {
 	buf  []byte         // buffer of the last walk, reused by the next; may be nil
 }
 
-// measureDue measures all due targets, one at a time. It returns the time when the next target is due, or zero if there is no
-// target.
+// measureDue measures all due targets, one after the other. It returns the time at which the next target is due, or zero if
+// there is no target.
 func (w *walker) measureDue(ctx context.Context) time.Time {
 	if w.pace == nil {
 		w.pace = &dirusage.Pace{CPUFraction: w.cpuFraction}
@@ -44,8 +44,8 @@ func (w *walker) measureDue(ctx context.Context) time.Time {
 	return wake
 }
 
-// measureTarget measures the target of entry, with the CPU budget p. It returns false if the measurement made no progress and was
-// abandoned.
+// measureTarget measures the target of entry within the CPU budget p. If the measurement makes no progress, it abandons the
+// measurement and returns false.
 func (w *walker) measureTarget(ctx context.Context, entry *measurement, p *dirusage.Pace) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // an abandoned walk stops after its system call
@@ -75,7 +75,7 @@ func (w *walker) measureTarget(ctx context.Context, entry *measurement, p *dirus
 	}
 }
 
-// runJob is the goroutine of job j. It measures the directory or file system of tgt, and stores the result in entry.
+// runJob measures the directory or file system tgt, and stores the result in entry. It runs on the goroutine of the job j.
 func (w *walker) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	fs, err := w.statfs(tgt.path)
