@@ -22,8 +22,9 @@ type Period struct {
 	GracePeriod time.Duration // whole seconds
 }
 
-// Periods returns the periods of the kubelet's two settings: total is shutdownGracePeriod, the time for all pods, and critical is
-// shutdownGracePeriodCriticalPods, the part of it for critical pods. It returns nil if total is zero or less than critical.
+// Periods returns the periods for the kubelet's two settings. total is shutdownGracePeriod, the time for all pods. critical
+// is shutdownGracePeriodCriticalPods, the part of it for critical pods. It returns nil if total is zero or less than
+// critical.
 func Periods(total, critical time.Duration) []Period {
 	if total == 0 || critical < 0 || total < critical {
 		return nil
@@ -40,8 +41,8 @@ type Group struct {
 	Pods []*corev1.Pod
 }
 
-// Groups assigns each pod to the period of its priority, see [Period]. It returns one group per period, sorted by rising
-// priority: the order in which the groups are stopped. A group may have no pods.
+// Groups assigns each pod to the period of its priority; see [Period]. It returns one group per period, sorted by rising
+// priority. The groups are stopped in this order. A group may have no pods.
 func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	if len(periods) == 0 {
 		return nil
@@ -65,8 +66,8 @@ func Groups(periods []Period, pods []*corev1.Pod) []Group {
 	return groups
 }
 
-// Grace returns the termination grace period of pod, at most GracePeriod of the group g. For a pod without a grace period, it
-// returns GracePeriod.
+// Grace returns the termination grace period of pod, but at most the GracePeriod of the group. For a pod without a grace
+// period, it returns GracePeriod.
 func (g Group) Grace(pod *corev1.Pod) time.Duration {
 	own := pod.Spec.TerminationGracePeriodSeconds
 	if seconds := int64(g.GracePeriod / time.Second); own == nil || *own > seconds {
@@ -91,7 +92,7 @@ func validatePeriods(periods []Period) error {
 	return nil
 }
 
-// sumPeriods returns the sum of all grace periods. logind must delay a shutdown at least this long.
+// sumPeriods returns the sum of all grace periods. logind must delay a shutdown for at least this duration.
 func sumPeriods(periods []Period) (sum time.Duration) {
 	for _, p := range periods {
 		sum += p.GracePeriod

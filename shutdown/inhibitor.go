@@ -111,16 +111,16 @@ func New(opts Options) (*Inhibitor, error) {
 	return i, nil
 }
 
-// ShuttingDown reports whether the machine is shutting down. While it returns true, the caller must report the node as not ready,
-// and Admit returns an error for every pod.
+// ShuttingDown reports whether the machine is shutting down. While it returns true, [Inhibitor.Admit] rejects every pod, and
+// the caller must report the node as not ready.
 func (i *Inhibitor) ShuttingDown() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.shuttingDown
 }
 
-// WatchError returns nil while logind delays shutdowns of the machine for this Inhibitor. Otherwise it returns the reason why
-// shutdowns are not delayed.
+// WatchError returns nil if logind delays shutdowns of the machine for this Inhibitor. Otherwise it returns the reason why
+// logind does not.
 func (i *Inhibitor) WatchError() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -153,8 +153,8 @@ func (i *Inhibitor) Run(ctx context.Context) error {
 	}
 }
 
-// watchLogind connects to logind, takes the inhibitor, and starts the shutdown procedure p when logind announces a shutdown. It
-// returns an error when the connection fails or ctx ends. A running procedure then continues.
+// watchLogind connects to logind and takes an inhibitor. When logind announces a shutdown, it starts the shutdown procedure
+// of p. It returns an error when the connection fails or ctx ends; a running procedure then continues.
 func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	conn, err := login1.Dial(ctx, login1.Options{Socket: i.opts.Socket})
 	if err != nil {
@@ -192,8 +192,9 @@ func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	return errors.Join(failed, err)
 }
 
-// extendDelay raises the logind setting InhibitDelayMaxSec, the longest delay of a shutdown, if it is less than the sum of all
-// grace periods. It writes a configuration file and waits until logind has applied it.
+// extendDelay raises the logind setting InhibitDelayMaxSec, the longest delay of a shutdown, to at least the sum of all
+// grace periods. It writes a configuration file and waits until logind has applied it. If the setting is large enough, it
+// changes nothing.
 func (i *Inhibitor) extendDelay(ctx context.Context, conn *login1.Conn) error {
 	need := sumPeriods(i.opts.Periods)
 	is, err := conn.InhibitDelayMax(ctx)
@@ -225,8 +226,8 @@ func cleanOrDefault(a, b string) string {
 	return b
 }
 
-// takeInhibitor requests a delay inhibitor, a file whose closing lets a shutdown continue, from logind. It stores the file and
-// closes the previous one.
+// takeInhibitor requests a delay inhibitor from logind, stores it and closes the previous inhibitor. An inhibitor is a file:
+// closing it lets a shutdown continue.
 func (i *Inhibitor) takeInhibitor(ctx context.Context, conn *login1.Conn) error {
 	lock, err := conn.Inhibit(ctx, "kubelet", "Pods of the node have to be stopped")
 	if err != nil {
@@ -253,8 +254,8 @@ func (i *Inhibitor) releaseInhibitor() {
 	}
 }
 
-// setShuttingDown stores whether the machine is shutting down, and reports whether the stored value has changed. It logs a change
-// and records an event.
+// setShuttingDown stores whether the machine is shutting down. It returns true if the stored value has changed; it then also
+// logs the change and records an event.
 func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	i.mu.Lock()
 	previous := i.shuttingDown
@@ -274,8 +275,8 @@ func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	return true
 }
 
-// setWatchError stores err as the result of WatchError. Nil means that logind delays shutdowns. A changed error is logged and
-// passed to Hooks.Error.
+// setWatchError stores the result of [Inhibitor.WatchError]; nil means that logind delays shutdowns. A new error is logged
+// and passed to Hooks.Error.
 func (i *Inhibitor) setWatchError(err error) {
 	i.mu.Lock()
 	previous := i.watchError

@@ -24,8 +24,9 @@ type Reconciler interface {
 	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
 }
 
-// NewForPods returns an Inhibitor that stops the pods of reconciler. It sets opts.Pods and opts.Stop, and then calls [New]. Pods
-// get the kubelet's reason and condition. A static pod is evicted temporarily: it runs again after the reboot.
+// NewForPods returns an Inhibitor that stops the pods of reconciler. It sets opts.Pods and opts.Stop, and then calls [New].
+// The stopped pods get the kubelet's reason and condition. A static pod is only evicted temporarily, so that it runs again
+// after the reboot.
 func NewForPods(reconciler Reconciler, opts Options) (*Inhibitor, error) {
 	if reconciler == nil {
 		return nil, errors.New("shutdown: NewForPods: the reconciler is nil: pass a *lifecycle.Reconciler or a *lifecycle.Handle")
@@ -47,7 +48,8 @@ func runningPods(reconciler Reconciler) (pods []*corev1.Pod) {
 	return pods
 }
 
-// stopPod terminates pod with grace period grace. It returns after the containers have exited and the volumes are unmounted.
+// stopPod terminates a pod with the given grace period. It returns when the containers have exited and the volumes are
+// unmounted.
 func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace time.Duration) error {
 	err := reconciler.Evict(ctx, string(pod.UID), podstatus.Eviction{
 		Reason: ReasonTerminated, Message: MessageTerminated, Conditions: []corev1.PodCondition{disruptionCondition()}, Grace: grace, Temporary: qos.IsStatic(pod),
@@ -58,9 +60,8 @@ func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace 
 	return err
 }
 
-// Admit has the signature of lifecycle.Admit. While the machine shuts down, it rejects pods of the API server, and their
-// controllers replace them on other nodes. A static pod is not rejected, but gets an error that keeps it pending until after the
-// reboot.
+// Admit returns an error for each pod while the machine is shutting down. A pod of the API server is rejected, so that its
+// controller replaces it on another node. A static pod stays pending until after the reboot. Use Admit as lifecycle.Admit.
 func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	switch {
 	case !i.ShuttingDown():
@@ -71,7 +72,7 @@ func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) e
 	return &podstatus.Rejection{Reason: ReasonRejected, Message: MessageRejected}
 }
 
-// disruptionCondition returns the condition DisruptionTarget for pods that a shutdown of the machine terminates.
+// disruptionCondition returns the condition DisruptionTarget, for a pod that is terminated by a shutdown of the machine.
 func disruptionCondition() corev1.PodCondition {
 	return corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet, Message: MessageTerminated,

@@ -36,14 +36,15 @@ type podStopper struct {
 	done      sync.WaitGroup
 }
 
-// start cancels a running shutdown procedure and starts a new one on a goroutine. See cancelAndWait.
+// start starts the shutdown procedure on a new goroutine. If a procedure is running, it first cancels it and waits until it
+// has returned.
 func (p *podStopper) start(ctx context.Context) {
 	p.cancelAndWait()
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.done.Go(func() { p.inhibitor.shutDown(ctx) })
 }
 
-// cancelAndWait cancels the running procedure, if any, and waits until it has returned.
+// cancelAndWait cancels the running shutdown procedure, if there is one. It waits until the procedure has returned.
 func (p *podStopper) cancelAndWait() {
 	if p.cancel != nil {
 		p.cancel()
@@ -51,8 +52,8 @@ func (p *podStopper) cancelAndWait() {
 	p.done.Wait()
 }
 
-// shutDown is the shutdown procedure. It reports the node as not ready, stops the pods of each group in turn and flushes their
-// statuses. Then it releases the inhibitor, so that logind shuts the machine down.
+// shutDown is the shutdown procedure. It reports the node as not ready, stops the pods of each group in turn, and flushes
+// their statuses. Then it releases the inhibitor, and logind shuts the machine down.
 func (i *Inhibitor) shutDown(ctx context.Context) {
 	begun := time.Now()
 	i.writeState(state{StartTime: begun})
@@ -80,8 +81,8 @@ func (i *Inhibitor) shutDown(ctx context.Context) {
 	i.releaseInhibitor()
 }
 
-// callWithTimeout calls fn with the given timeout, and reports an error of fn with action as its prefix. It does nothing if fn is
-// nil or ctx has ended.
+// callWithTimeout calls fn with the given timeout. It reports an error of fn with the prefix action. If fn is nil or ctx has
+// ended, it does nothing.
 func (i *Inhibitor) callWithTimeout(ctx context.Context, timeout time.Duration, action string, fn func(context.Context) error) {
 	if fn == nil || ctx.Err() != nil {
 		return
@@ -93,8 +94,8 @@ func (i *Inhibitor) callWithTimeout(ctx context.Context, timeout time.Duration, 
 	}
 }
 
-// stopGroup stops all pods of group concurrently. It returns when their volumes are unmounted, or when GracePeriod of the group
-// has passed.
+// stopGroup stops all pods of group concurrently. It returns when their volumes are unmounted, or after the GracePeriod of
+// the group, but not before minGroupTime.
 func (i *Inhibitor) stopGroup(ctx context.Context, group Group) {
 	i.opts.Logger.Info("stop pods", "pods", len(group.Pods), "priority", group.Priority, "gracePeriod", group.GracePeriod)
 	ctx, cancel := context.WithTimeout(ctx, max(group.GracePeriod, minGroupTime))
