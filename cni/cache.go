@@ -17,8 +17,8 @@ import (
 // maxCached is the maximum size of a cache file of libcni: a configuration in base64 and a result.
 const maxCached = 4 << 20
 
-// removeDamagedCache removes the cached result of an attachment from libcni's cache if the file is damaged. libcni could panic
-// when it reads such a file.
+// removeDamagedCache removes the result of an attachment from libcni's cache if the cached file is damaged. libcni could
+// panic when it reads such a file.
 func (p *Plugins) removeDamagedCache(network *Network, attachment Attachment) error {
 	file, err := p.cachePath(network, attachment)
 	if err != nil {
@@ -57,8 +57,9 @@ func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) er
 	return err
 }
 
-// isDetached reports whether an attachment no longer exists after DEL has returned err. Some plugins fail if the namespace or an
-// object is missing, although the CNI specification expects success. netns is the path of the namespace, or "" if it was removed.
+// isDetached reports whether an attachment no longer exists after DEL has returned err. Some plugins fail if the namespace
+// or an object is missing, although the CNI specification requires success. The path netns of the namespace is empty if the
+// namespace was removed.
 func isDetached(err error, netns string) bool {
 	if err == nil {
 		return true
@@ -72,8 +73,8 @@ func isDetached(err error, netns string) bool {
 		netns == "" && strings.Contains(text, "no such file or directory")
 }
 
-// cachedAttachments returns the attachments of a container that libcni's cache contains. If container is empty, it returns the
-// attachments of all containers. It skips entries whose configuration cannot be used, because DEL would fail for them.
+// cachedAttachments returns the attachments of a container from libcni's cache, or of all containers if container is empty.
+// It skips entries whose configuration cannot be used, because DEL would fail for them.
 func (p *Plugins) cachedAttachments(container string) ([]networkAttachment, error) {
 	all, err := p.lib.GetCachedAttachments(container)
 	if err != nil {

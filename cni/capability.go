@@ -47,8 +47,8 @@ type dnsConfig struct {
 // Capabilities are the capability values for plugins: JSON by the name of the capability, such as [CapPortMappings].
 type Capabilities map[string]json.RawMessage
 
-// Capabilities returns the capability values that plugins receive for the pod, such as its port mappings. If a field of p is
-// invalid, the error names it.
+// Capabilities returns the capability values that plugins receive for the pod, such as its port mappings. If a field of the
+// pod is invalid, the error names it.
 func (p Pod) Capabilities() (Capabilities, error) {
 	ports, err := newPortMappings(p.Ports)
 	if err != nil {
@@ -97,8 +97,8 @@ func (p Pod) Capabilities() (Capabilities, error) {
 	return caps, nil
 }
 
-// parseBandwidth parses the bandwidth annotations of a pod. The bandwidth plugin requires a burst size for each rate.
-// parseBandwidth sets it to the largest possible value, as containerd does.
+// parseBandwidth parses the bandwidth annotations of a pod. It sets the burst sizes, which the bandwidth plugin requires, to
+// the largest possible value, as containerd does.
 func parseBandwidth(annotations map[string]string) (b bandwidth, err error) {
 	if b.IngressRate, err = parseRate(annotations, AnnotationIngressBandwidth); err != nil {
 		return bandwidth{}, err

@@ -50,7 +50,7 @@ type Dir struct {
 // NewDir returns a Dir that reads the directory at path. The directory need not exist.
 func NewDir(path string) *Dir { return &Dir{path: path, lastGood: map[string]*Network{}} }
 
-// Load reads all configuration files of the directory. If the directory does not exist, the result is empty.
+// Load reads all configuration files in the directory. If the directory does not exist, the result is empty.
 func (d *Dir) Load() Config {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,8 +80,8 @@ func (d *Dir) Load() Config {
 	return c
 }
 
-// loadFile reads one configuration file. If the file is invalid and was modified at most a second ago, it may be incomplete:
-// loadFile then returns the last valid version of the file.
+// loadFile reads one configuration file. If the file is invalid but was modified in the last second, it may be incomplete:
+// the last valid version is returned instead.
 func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
 	n, err := readNetworkFile(file)
 	if err == nil {
@@ -94,8 +94,8 @@ func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
 	return nil, err
 }
 
-// readNetworkFile reads a configuration file. If the file contains a plugin list, it also reads the files of further plugins from
-// the directory that has the name of the network.
+// readNetworkFile reads a configuration file. If the file contains a plugin list, it also reads more plugins from the
+// directory that is named after the network.
 func readNetworkFile(file string) (*Network, error) {
 	data, err := readFile(file)
 	if err != nil {
@@ -147,8 +147,8 @@ func readPluginFiles(dir string) ([][]byte, error) {
 	return found, nil
 }
 
-// listConfFiles returns the sorted paths of the files in dir that have one of these extensions. It returns none if dir does not
-// exist.
+// listConfFiles returns the sorted paths of the files in dir with one of these extensions. If dir does not exist, it returns
+// none.
 func listConfFiles(dir string, extensions ...string) ([]string, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,7 +175,8 @@ func listConfFiles(dir string, extensions ...string) ([]string, error) {
 	return files, nil
 }
 
-// readFile returns the content of a file. It fails if the file is not regular or has more than maxConfig bytes.
+// readFile returns the content of a regular file. It returns an error if the file is not regular, or has more than maxConfig
+// bytes.
 func readFile(file string) ([]byte, error) {
 	// O_NONBLOCK: opening a named pipe must not block.
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -193,7 +194,7 @@ func readFile(file string) ([]byte, error) {
 	return data, checkSize(data)
 }
 
-// Run calls sink with the content of the directory at once, and again after each change, until ctx ends. It then returns nil.
+// Run calls sink with the content of the directory, at once and after each change. It returns nil when ctx ends.
 func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 	last := d.Load()
 	sink(last)
@@ -206,7 +207,7 @@ func (d *Dir) Run(ctx context.Context, sink func(Config)) error {
 	return nil
 }
 
-// isEqual reports whether c and config have equal networks and equal problems.
+// isEqual reports whether two configurations have equal networks and equal problems.
 func (c Config) isEqual(config Config) bool {
 	return slices.EqualFunc(c.Networks, config.Networks, func(a, b *Network) bool {
 		return a.File == b.File && bytes.Equal(a.configJSON(), b.configJSON())

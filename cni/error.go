@@ -25,7 +25,7 @@ type Error struct {
 	Err       error
 }
 
-// Error returns a text with the command, the network, the interface, the sandbox and the cause.
+// Error returns the text of the error: the command, the network, the interface, the sandbox and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CNI %s of network %q", e.Op, e.Network)
@@ -39,7 +39,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// newError returns an [*Error] that adds the command op, the network and the attachment to err. It returns nil if err is nil.
+// newError wraps err in an [*Error] with the command op, the network and the attachment. If err is nil, it returns nil.
 func newError(op string, network *Network, attachment Attachment, err error) error {
 	if err == nil {
 		return nil
@@ -63,7 +63,7 @@ func (e *FileError) Error() string { return e.File + ": " + e.Err.Error() }
 // Unwrap returns the cause.
 func (e *FileError) Unwrap() error { return e.Err }
 
-// stripPath removes the path from err, an error of package os. The caller adds the path itself.
+// stripPath removes the path from an error of package os, because the caller adds the path itself.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)

@@ -53,13 +53,13 @@ type pluginRunner struct {
 
 var _ invoke.Exec = (*pluginRunner)(nil)
 
-// FindInPath returns the path of the first executable called plugin in dirs.
+// FindInPath returns the path of the first executable in dirs with the name plugin.
 func (r *pluginRunner) FindInPath(plugin string, dirs []string) (string, error) {
 	return invoke.FindInPath(plugin, dirs)
 }
 
-// ExecPlugin runs the plugin at path and returns its standard output. It checks the result of an ADD, because libcni could panic
-// when it parses an invalid one.
+// ExecPlugin runs the plugin at path and returns its standard output. It checks the output of an ADD, because libcni could
+// panic when it parses an invalid result.
 func (r *pluginRunner) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	command := getCommand(environ)
 	began := time.Now()
@@ -99,7 +99,7 @@ func runWithRetry(ctx context.Context, path string, stdin []byte, environ []stri
 	}
 }
 
-// runPlugin runs the plugin at path once. If the plugin itself reports an error, the returned error is a [types.Error].
+// runPlugin runs the plugin at path once. If the plugin reports an error itself, the returned error is a [types.Error].
 func runPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	stdout, stderr := plugincmd.Output{Max: maxOutput}, plugincmd.Output{Max: maxStderr, Drop: true}
 	cmd := exec.CommandContext(ctx, path)
@@ -121,8 +121,8 @@ func runPlugin(ctx context.Context, path string, stdin []byte, environ []string)
 	return nil, err // the plugin was not started
 }
 
-// parsePluginError returns the CNI error that a failed plugin has printed to stdout. ended is its exit error. If stdout contains
-// no CNI error, stdout is not included in the error, because it may be a configuration with secrets.
+// parsePluginError returns the CNI error that a failed plugin has printed to stdout. The argument ended is its exit error.
+// If stdout contains no CNI error, it is not part of the result, because it may be a configuration with secrets.
 func parsePluginError(ended error, stdout, stderr []byte) error {
 	if len(stdout) == 0 {
 		return fmt.Errorf("exited with %w and no error message%s", ended, quoteStderr(stderr))
@@ -143,7 +143,7 @@ func truncateText(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// quoteStderr returns ": " followed by the quoted standard error of a plugin. It returns "" if the standard error is blank.
+// quoteStderr returns ": " and the quoted standard error of a plugin, or an empty string if the standard error is blank.
 func quoteStderr(stderr []byte) string {
 	if said := strings.TrimSpace(string(stderr)); said != "" {
 		return fmt.Sprintf(": %q", said)

@@ -41,7 +41,7 @@ type Plugin struct {
 	Capabilities []string // requested capabilities, sorted
 }
 
-// configJSON returns the JSON configuration of the network, including all plugins. It may contain secrets. The caller must not
+// configJSON returns the JSON configuration of the network with all plugins, which may contain secrets. The caller must not
 // modify it.
 func (n *Network) configJSON() []byte { return n.list.Bytes }
 
@@ -50,8 +50,8 @@ func (n *Network) HasCapability(capability string) bool {
 	return slices.ContainsFunc(n.Plugins, func(p Plugin) bool { return slices.Contains(p.Capabilities, capability) })
 }
 
-// ParseNetwork parses data, the content of a .conflist file, as a network. It does not read plugins that have files of their own;
-// see [Dir].
+// ParseNetwork parses the content of a .conflist file as a network. It does not read plugins that have files of their own;
+// [Dir] does.
 func ParseNetwork(data []byte) (*Network, error) {
 	list, err := parseList(data)
 	if err != nil {
@@ -60,7 +60,7 @@ func ParseNetwork(data []byte) (*Network, error) {
 	return newNetwork(list)
 }
 
-// parsePlugin parses data, the content of a .conf file, as a network with a single plugin.
+// parsePlugin parses the content of a .conf file as a network with a single plugin.
 func parsePlugin(data []byte) (*Network, error) {
 	if err := checkSize(data); err != nil {
 		return nil, err
@@ -96,8 +96,8 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// newNetwork returns the network that list configures. It checks list more strictly than libcni, which finds some errors only at
-// the first ADD.
+// newNetwork returns the network of a configuration list. It checks the list more strictly than libcni, which finds some
+// errors only at the first ADD.
 func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	switch known := version.All.SupportedVersions(); {
 	case !validName.MatchString(list.Name) || len(list.Name) > maxName:
@@ -121,8 +121,8 @@ func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	return n, nil
 }
 
-// appendPlugins returns list with the plugins in more added, which come from files of their own. The record of an attachment then
-// contains the whole configuration, so that DEL need not read these files.
+// appendPlugins returns a copy of list with additional plugins, whose configurations come from files of their own. The copy
+// is complete, and is stored in the record of an attachment. DEL then need not read these files.
 func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
 	if len(more) == 0 {
 		return list, nil
@@ -149,8 +149,9 @@ func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.Netwo
 	return parseList(data)
 }
 
-// ChooseNetworks returns the networks to which a pod is attached. The first is the network called name, or the first of networks
-// if name is empty. Up to count-1 of the networks after it follow. A count below one counts as one.
+// ChooseNetworks returns the networks to which a pod is attached, count in total. The first is the network with the given
+// name, or the first of networks if name is empty. The networks that follow it in the list are next. There may be fewer than
+// count; a count below one means one.
 func ChooseNetworks(networks []*Network, name string, count int) ([]*Network, error) {
 	first := 0
 	if name != "" {

@@ -91,8 +91,8 @@ func (a Attachment) runtimeConf() *libcni.RuntimeConf {
 	return rt
 }
 
-// Add attaches a container to network as attachment describes. If it fails, the container may be partly attached, and the caller
-// must call Del.
+// Add attaches a container to network, with the parameters in attachment. If it fails, the container may be partly attached,
+// and the caller must call [Plugins.Del].
 func (p *Plugins) Add(ctx context.Context, network *Network, attachment Attachment) (*Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Add)
 	defer cancel()
@@ -118,7 +118,7 @@ func (p *Plugins) addAttachment(ctx context.Context, network *Network, attachmen
 	return converted, nil
 }
 
-// Del detaches a container from network. It succeeds if the container is not attached, so that it can be repeated.
+// Del detaches a container from network. It also succeeds if the container is not attached, so that it can be repeated.
 func (p *Plugins) Del(ctx context.Context, network *Network, attachment Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Del)
 	defer cancel()
@@ -132,8 +132,8 @@ func (p *Plugins) Del(ctx context.Context, network *Network, attachment Attachme
 	return newError("DEL", network, attachment, err)
 }
 
-// Check returns an error if the attachment has changed since ADD. It returns nil without a check if the CNI version of network is
-// below 0.4.0.
+// Check returns an error if the attachment has changed since ADD. Networks with a CNI version below 0.4.0 do not support
+// this, and the result is nil.
 func (p *Plugins) Check(ctx context.Context, network *Network, attachment Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Check)
 	defer cancel()
@@ -147,8 +147,8 @@ func (p *Plugins) Check(ctx context.Context, network *Network, attachment Attach
 	return newError("CHECK", network, attachment, err)
 }
 
-// GC makes the plugins of network free the resources of all attachments that are not in valid, the complete list of its
-// attachments. Before that, libcni runs DEL for each attachment in its cache that is not in valid. GC requires CNI version 1.1.0.
+// GC makes the plugins of network free the resources of all attachments that are missing in valid. The list valid must be
+// complete. Before that, libcni runs DEL for each of these attachments in its cache. GC requires CNI version 1.1.0.
 func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.GC)
 	defer cancel()
@@ -159,8 +159,8 @@ func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) 
 	return newError("GC", network, Attachment{}, p.lib.GCNetworkList(ctx, network.list, args))
 }
 
-// Status returns an error if the plugins of network cannot attach a container now: a plugin is missing or reports an error. Only
-// plugins of CNI version 1.1.0 report errors.
+// Status returns an error if a container cannot be attached to network now. The reason is that a plugin is missing or
+// reports an error. Only plugins of CNI version 1.1.0 report errors.
 func (p *Plugins) Status(ctx context.Context, network *Network) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Status)
 	defer cancel()
@@ -171,7 +171,7 @@ func (p *Plugins) Status(ctx context.Context, network *Network) error {
 	return newError("STATUS", network, Attachment{}, err)
 }
 
-// findPlugins returns an error if the executable of a plugin of network is missing.
+// findPlugins returns an error if the executable of one of the network's plugins is missing.
 func (p *Plugins) findPlugins(network *Network) error {
 	for _, plugin := range network.Plugins {
 		if _, err := invoke.FindInPath(plugin.Type, p.dirs); err != nil {
@@ -181,7 +181,8 @@ func (p *Plugins) findPlugins(network *Network) error {
 	return nil
 }
 
-// Versions calls the plugin with VERSION and returns the CNI versions that it supports. plugin is its file name.
+// Versions returns the CNI versions that a plugin supports. It calls the plugin with this file name with the command
+// VERSION.
 func (p *Plugins) Versions(ctx context.Context, plugin string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Version)
 	defer cancel()
@@ -196,7 +197,7 @@ func (p *Plugins) Versions(ctx context.Context, plugin string) ([]string, error)
 // that it would find a wrong result.
 var errInvalidCacheName = errors.New("the network, container ID or interface name is not valid in a file name")
 
-// cachePath returns the path of the file in libcni's cache that contains the result of an attachment.
+// cachePath returns the path of an attachment's result in libcni's cache.
 func (p *Plugins) cachePath(network *Network, attachment Attachment) (string, error) {
 	if checkID(attachment.ContainerID) != nil || !validName.MatchString(network.Name) || !validName.MatchString(attachment.Interface) {
 		return "", errInvalidCacheName

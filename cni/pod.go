@@ -55,7 +55,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// podArgs returns the CNI_ARGS for pod, in the order in which containerd lists them. It fails if a value contains a separator.
+// podArgs returns the CNI_ARGS for pod, in the same order as containerd. It returns an error if a value contains a
+// separator.
 func podArgs(pod Pod) ([][2]string, error) {
 	args := [][2]string{
 		{"IgnoreUnknown", "1"},
@@ -88,7 +89,7 @@ type portMapping struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// newPortMappings converts ports to the JSON for plugins. It skips mappings without a host port.
+// newPortMappings converts port mappings to the JSON format for plugins. It skips mappings without a host port.
 func newPortMappings(ports []PortMapping) ([]portMapping, error) {
 	var mapped []portMapping
 	for i, p := range ports {

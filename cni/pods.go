@@ -55,8 +55,9 @@ type Pods struct {
 	collecting map[string]chan struct{} // by network name: running garbage collections; the channel is closed at the end
 }
 
-// Open returns a Pods that keeps its records, a JSON file per sandbox, in dir. It creates dir if necessary and locks dir and
-// Options.NetnsDir. [Pods.Close] releases the locks. Open fails if another Pods has locked one of the directories.
+// Open returns a Pods that stores one record per sandbox in the directory dir, as a JSON file. It creates dir if necessary,
+// and locks dir and Options.NetnsDir until [Pods.Close] is called. It returns an error if another Pods has locked one of
+// them.
 func Open(dir string, opts Options) (*Pods, error) {
 	opts.ConfDir = cmp.Or(opts.ConfDir, DefaultConfDir)
 	opts.NetnsDir = cmp.Or(opts.NetnsDir, DefaultNetnsDir)
@@ -89,8 +90,8 @@ func Open(dir string, opts Options) (*Pods, error) {
 	return p, nil
 }
 
-// Close releases the locks of the directories. The networks of pods stay set up. No other method may be called during or after
-// Close.
+// Close releases the locks of the directories. It leaves the networks of pods set up. No other method may be called during
+// or after Close.
 func (p *Pods) Close() error {
 	var errs []error
 	for _, lock := range p.locks {
@@ -100,10 +101,10 @@ func (p *Pods) Close() error {
 	return errors.Join(errs...)
 }
 
-// Config returns the current networks and the invalid files of the configuration directory.
+// Config returns the networks and the invalid files that are now in the configuration directory.
 func (p *Pods) Config() Config { return p.confDir.Load() }
 
-// podNetworks reads the configuration directory and returns the networks to which a new pod is attached.
+// podNetworks returns the networks to which a new pod is attached. It reads the configuration directory.
 func (p *Pods) podNetworks() ([]*Network, error) {
 	c := p.confDir.Load()
 	chosen, err := ChooseNetworks(c.Networks, p.opts.Network, p.opts.NetworkCount)
@@ -116,8 +117,8 @@ func (p *Pods) podNetworks() ([]*Network, error) {
 	return chosen, err
 }
 
-// Ready returns an error if no pod can be set up now: no network is configured, a plugin is missing, or a plugin reports that it
-// is not ready. Ready does not wait for calls of other methods.
+// Ready returns an error if no pod network can be set up now. The reason is that no network is configured, a plugin is
+// missing, or a plugin reports that it is not ready. Ready does not wait for calls of other methods.
 func (p *Pods) Ready(ctx context.Context) error {
 	networks, err := p.podNetworks()
 	if err != nil {
@@ -145,8 +146,8 @@ type PodNetwork struct {
 	Result    Result
 }
 
-// Inspect returns the network status of a sandbox as Setup has recorded it. If there is no record of the sandbox, the error wraps
-// [fs.ErrNotExist].
+// Inspect returns the network status of a sandbox as recorded by [Pods.Setup]. If there is no record of the sandbox, the
+// error wraps [fs.ErrNotExist].
 func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
 	r, err := p.records.readRecord(sandboxID)
 	if err != nil {
@@ -169,8 +170,8 @@ func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
 	return status, nil
 }
 
-// addNetwork adds the interface of attached, with its result, to the status. If it is the first interface, it provides the
-// addresses of the pod, and prefer is the family of the primary address.
+// addNetwork adds an attached interface and its result to the status. The first interface also provides the addresses of the
+// pod; the primary address is one of the family prefer.
 func (s *PodStatus) addNetwork(attached networkAttachment, result *Result, prefer Family) {
 	if len(s.Networks) == 0 {
 		s.IPs = podIPs(result, attached.attachment.Interface, prefer)
@@ -178,7 +179,7 @@ func (s *PodStatus) addNetwork(attached networkAttachment, result *Result, prefe
 	s.Networks = append(s.Networks, PodNetwork{Network: attached.network.Name, Interface: attached.attachment.Interface, Result: *result})
 }
 
-// readCachedResult reads the result of ADD for an attachment from libcni's cache.
+// readCachedResult returns the result of ADD for an attachment from libcni's cache.
 func (p *Plugins) readCachedResult(network *Network, attachment Attachment) (*Result, error) {
 	if err := p.removeDamagedCache(network, attachment); err != nil {
 		return nil, err
@@ -193,7 +194,7 @@ func (p *Plugins) readCachedResult(network *Network, attachment Attachment) (*Re
 	return convertResult(r)
 }
 
-// lockSandbox waits until no other call uses the sandbox. It then locks the sandbox until the caller calls unlock.
+// lockSandbox locks a sandbox, after waiting until no other call uses it. The caller must call unlock.
 func (p *Pods) lockSandbox(ctx context.Context, sandbox string) (unlock func(), err error) {
 	for {
 		p.mu.Lock()
@@ -226,15 +227,15 @@ func awaitClosed(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// isOwn reports whether this Pods has set up the sandbox or is setting it up.
+// isOwn reports whether this Pods has set up the sandbox, or is setting it up.
 func (p *Pods) isOwn(sandbox string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.own[sandbox] != nil
 }
 
-// addOwn records that this Pods sets up the sandbox of rec. It first waits for running garbage collections of the networks in
-// rec, because they would remove the new attachments.
+// addOwn records that this Pods sets up the sandbox of rec. Before that, it waits until no garbage collection of the
+// networks in rec is running. A collection would remove the new attachments.
 func (p *Pods) addOwn(ctx context.Context, rec *record) error {
 	for {
 		p.mu.Lock()

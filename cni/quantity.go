@@ -22,8 +22,8 @@ const (
 
 var errQuantity = errors.New("not a quantity")
 
-// parseQuantity parses a Kubernetes quantity and rounds it up to a whole number. A value of more than 63 bits becomes the largest
-// int64. The package does not use resource.Quantity, because that would add dependencies.
+// parseQuantity parses a Kubernetes quantity, and rounds it up to a whole number. A value of more than 63 bits becomes the
+// largest int64. It does not use resource.Quantity, which would add dependencies to the package.
 func parseQuantity(s string) (int64, error) {
 	if len(s) > maxQuantity {
 		return 0, errQuantity
@@ -39,8 +39,8 @@ func parseQuantity(s string) (int64, error) {
 	return roundUp(value.Mul(value, parseFactor(m[3], m[4]))), nil
 }
 
-// parseFactor returns the factor of a quantity suffix such as "Ki", or of a decimal exponent. At most one of the two arguments is
-// not empty. If both are empty, the factor is one.
+// parseFactor returns the factor of a quantity suffix such as "Ki", or of a decimal exponent. At least one of the arguments
+// is empty. If both are empty, the factor is one.
 func parseFactor(suffix, exponent string) *big.Rat {
 	const decimal, binary = "kMGTPE", "KMGTPE"
 	power := 0
@@ -76,8 +76,8 @@ func indexOfByte(s string, c byte) int {
 	return 0
 }
 
-// roundUp rounds number away from zero to a whole number. A number that does not fit into 64 bits becomes the largest or smallest
-// possible result.
+// roundUp rounds number to a whole number, away from zero. A number that does not fit into 64 bits becomes the largest
+// int64, with its sign.
 func roundUp(number *big.Rat) int64 {
 	whole, rest := new(big.Int).QuoRem(number.Num(), number.Denom(), new(big.Int))
 	if sign := rest.Sign(); sign != 0 {

@@ -42,7 +42,8 @@ type recordAttachment struct {
 	Capabilities Capabilities    `json:"capabilities,omitempty"`
 }
 
-// newRecord returns the record of pod for an attachment to each of networks. The interfaces are named eth0, eth1 and so on.
+// newRecord returns a record of pod with an attachment to each of the networks. The interfaces are named eth0, eth1 and so
+// on.
 func newRecord(pod Pod, networks []*Network) (*record, error) {
 	if err := checkID(pod.SandboxID); err != nil {
 		return nil, err
@@ -64,10 +65,11 @@ func newRecord(pod Pod, networks []*Network) (*record, error) {
 	return r, nil
 }
 
-// interfaceName returns the name of a pod's interface in its network with index i.
+// interfaceName returns the name of a pod's interface in its network number i, counted from zero.
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
-// parseRecord parses data, the content of a record file. It returns an error if the record is invalid or of another sandbox.
+// parseRecord parses the content of a sandbox's record file. It returns an error if the record is invalid, or is the record
+// of another sandbox.
 func parseRecord(data []byte, sandbox string) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal(data, r); err != nil {
@@ -83,8 +85,8 @@ func parseRecord(data []byte, sandbox string) (*record, error) {
 	return r, err
 }
 
-// parseAttachments returns the attachments in the record with their networks, in the order of ADD. netns is the path of the
-// network namespace of the sandbox, or "" if it was removed.
+// parseAttachments returns the recorded attachments with their networks, in the order of ADD. The path netns of the
+// sandbox's network namespace is empty if the namespace was removed.
 func (r *record) parseAttachments(netns string) ([]networkAttachment, error) {
 	var all []networkAttachment
 	for i, a := range r.Attachments {
@@ -136,7 +138,8 @@ func (s recordDir) readRecord(sandbox string) (*record, error) {
 	return r, nil
 }
 
-// writeRecord writes rec to its file. It does not sync the file to disk, because IPAM plugins do not sync their leases either.
+// writeRecord writes rec to its file. It does not sync the file to disk, because IPAM plugins do not sync their leases
+// either.
 func (s recordDir) writeRecord(rec *record) error {
 	data, err := json.Marshal(rec)
 	if err != nil {
@@ -171,7 +174,7 @@ func (s recordDir) listSandboxes() ([]string, error) {
 	return sandboxes, nil
 }
 
-// removeTemporary removes temporary files, which remain if an agent is killed while it writes a record.
+// removeTemporary removes temporary files. They remain if an agent is killed while it writes a record.
 func (s recordDir) removeTemporary() error {
 	entries, err := os.ReadDir(s.dir)
 	errs := []error{err}
@@ -189,7 +192,7 @@ type damagedError struct {
 	err  error
 }
 
-// Error returns a text with the path of the record file and the cause.
+// Error returns the text of the error: the path of the record file and the cause.
 func (e *damagedError) Error() string { return fmt.Sprintf("damaged record %s: %v", e.file, e.err) }
 
 // Unwrap returns the cause.

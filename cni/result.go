@@ -60,8 +60,8 @@ type DNS struct {
 	Options  []string
 }
 
-// checkResult returns an error if data is not a valid result of ADD. It is called before libcni parses data, because null entries
-// make libcni panic.
+// checkResult returns an error if data is not a valid result of ADD. It must be called before libcni parses the result,
+// because libcni panics at null entries.
 func checkResult(data []byte) error {
 	var r struct {
 		Interfaces []json.RawMessage `json:"interfaces"`
@@ -108,7 +108,7 @@ func checkList(field string, list []json.RawMessage, limit int) error {
 	return nil
 }
 
-// convertResult converts a libcni result to a [Result]. checkResult must have accepted the JSON of the libcni result.
+// convertResult converts a result of libcni to a [Result]. The JSON of the result must have passed checkResult.
 func convertResult(from types.Result) (*Result, error) {
 	r, err := types100.GetResult(from)
 	if err != nil {
@@ -180,8 +180,8 @@ const (
 	AnyFamily // the order of the plugin
 )
 
-// podIPs returns the addresses of a pod: the addresses in result that belong to interface iface or name no interface. The first
-// address of the preferred family is moved to the front.
+// podIPs returns the addresses of a pod. These are the addresses in result that belong to the interface iface or to no
+// interface, except loopback addresses. The first address of the preferred family is moved to the front.
 func podIPs(result *Result, iface string, preferred Family) []netip.Addr {
 	var ips []netip.Addr
 	for _, ip := range result.IPs {

@@ -15,9 +15,9 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Retain tears down the network of each sandbox that is neither in sandboxIDs nor set up by this Pods. It then calls GC for the
-// networks of pods that support it. The agent calls Retain at its start with the sandboxes of the runtime, and may call it later.
-// After an error Retain continues, and the next call retries the failed sandboxes.
+// Retain tears down the network of each sandbox, except those in sandboxIDs and those that this Pods has set up. It then
+// calls GC for the networks of pods that support it. The agent calls it at its start with the sandboxes of the runtime, and
+// may call it later. An error does not stop Retain; the next call retries the failed sandboxes.
 func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
 	h, err := p.collectSandboxIDs()
 	if err != nil {
@@ -45,7 +45,7 @@ type sandboxSets struct {
 	own      []string // set up or being set up by this Pods
 }
 
-// orphans returns the sorted IDs of the sandboxes in h that are neither in valid nor set up by this Pods.
+// orphans returns the sorted IDs of the sandboxes that have remains but are neither in valid nor set up by this Pods.
 func (h sandboxSets) orphans(valid []string) []string {
 	all := slices.Concat(h.recorded, h.cached, h.pinned)
 	slices.Sort(all)
@@ -57,8 +57,8 @@ func (h sandboxSets) orphans(valid []string) []string {
 	return slices.DeleteFunc(all, func(id string) bool { return kept[id] })
 }
 
-// collectSandboxIDs returns the IDs of all sandboxes that have a record, a cached result or a namespace, and of the sandboxes in
-// p.own. It reads p.own last. A sandbox that is set up during the listing is then in p.own and not taken for an orphan.
+// collectSandboxIDs returns the IDs of all sandboxes that have a record, a cached result or a namespace, and those in p.own.
+// It reads p.own last. A sandbox that is set up meanwhile is then in p.own, and is not taken for an orphan.
 func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	if h.recorded, err = p.records.listSandboxes(); err != nil {
 		return h, err
@@ -81,8 +81,8 @@ func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	return h, nil
 }
 
-// tearDownAll tears down the networks of these sandboxes, at most Options.Parallel at the same time. It returns an error for each
-// sandbox, nil for a success.
+// tearDownAll tears down the networks of these sandboxes, at most Options.Parallel of them concurrently. It returns an error
+// or nil for each sandbox, in the same order.
 func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	errs := make([]error, len(sandboxes))
 	slots := make(chan struct{}, p.opts.Parallel)
@@ -100,7 +100,8 @@ func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	return errs
 }
 
-// tearDownOrphan tears down the network of a sandbox. It does nothing if this Pods has set up the sandbox since the listing.
+// tearDownOrphan tears down the network of an orphaned sandbox. It does nothing if this Pods has set up the sandbox in the
+// meantime.
 func (p *Pods) tearDownOrphan(ctx context.Context, sandbox string) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -116,8 +117,8 @@ func (p *Pods) tearDownOrphan(ctx context.Context, sandbox string) error {
 	return p.tearDownPod(ctx, sandbox)
 }
 
-// collectGarbage calls GC for network if its CNI version supports GC. Calls of Setup for pods in this network wait until GC has
-// returned.
+// collectGarbage calls GC for network if its CNI version supports GC. Meanwhile, calls of [Pods.Setup] for pods in this
+// network wait.
 func (p *Pods) collectGarbage(ctx context.Context, network *Network) error {
 	if able, err := version.GreaterThanOrEqualTo(network.Version, "1.1.0"); err != nil || !able || network.list.DisableGC {
 		return err
@@ -144,7 +145,8 @@ func (p *Pods) collectGarbage(ctx context.Context, network *Network) error {
 	return p.plugins.GC(ctx, network, dedupAttachments(append(valid, others...)))
 }
 
-// ownAttachments returns the attachments to network of the sandboxes that this Pods has set up or is setting up. p.mu is held.
+// ownAttachments returns the attachments to network of the sandboxes that this Pods has set up, or is setting up. The caller
+// holds p.mu.
 func (p *Pods) ownAttachments(network string) []Attachment {
 	var found []Attachment
 	for _, r := range p.own {
@@ -153,8 +155,8 @@ func (p *Pods) ownAttachments(network string) []Attachment {
 	return found
 }
 
-// recordedAttachments returns the attachments to network that are in records or in libcni's cache. GC needs the complete list,
-// because it removes all attachments that are not listed.
+// recordedAttachments returns the attachments to network in all records and in libcni's cache. The list must be complete,
+// because GC removes all other attachments.
 func (p *Pods) recordedAttachments(network string) ([]Attachment, error) {
 	sandboxes, err := p.records.listSandboxes()
 	if err != nil {
@@ -180,7 +182,7 @@ func (p *Pods) recordedAttachments(network string) ([]Attachment, error) {
 	return found, err
 }
 
-// attachmentsTo returns the attachments to network in the record.
+// attachmentsTo returns the recorded attachments to network.
 func (r *record) attachmentsTo(network string) []Attachment {
 	var found []Attachment
 	for _, a := range r.Attachments {
@@ -191,7 +193,7 @@ func (r *record) attachmentsTo(network string) []Attachment {
 	return found
 }
 
-// dedupAttachments returns the attachments sorted and without duplicates. It reuses the memory of the slice.
+// dedupAttachments sorts the attachments and removes duplicates. It reuses the memory of the slice.
 func dedupAttachments(all []Attachment) []Attachment {
 	compare := func(a, b Attachment) int {
 		if c := strings.Compare(a.ContainerID, b.ContainerID); c != 0 {

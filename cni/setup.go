@@ -12,9 +12,9 @@ import (
 	"slices"
 )
 
-// Setup creates the network namespace of a sandbox and attaches it to the networks of pods. If Setup fails, it removes the
-// namespace and the attachments, even if ctx has ended. If that fails too, the next Retain or a Teardown of the sandbox removes
-// them.
+// Setup creates the network namespace of a sandbox, and attaches it to the networks of pods. On error it removes the
+// namespace and the attachments, even if ctx has ended. If that fails too, the next [Pods.Retain], or [Pods.Teardown] of the
+// sandbox, removes them.
 func (p *Pods) Setup(ctx context.Context, pod Pod) (*PodStatus, error) {
 	status, err := p.setUpPod(ctx, pod)
 	if err != nil {
@@ -71,8 +71,9 @@ func (p *Pods) hasRemains(sandbox string) bool {
 	return false
 }
 
-// attachPod writes the record rec, creates the network namespace and runs ADD for each attachment in rec. It writes the record
-// first: if the agent is killed, the restarted agent reads the record and removes the namespace and the attachments.
+// attachPod writes the record rec, creates the network namespace and runs ADD for each attachment in rec. The record is
+// written first. If the agent is then killed, the restarted agent finds the record and removes the namespace and the
+// attachments.
 func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	if err := p.records.writeRecord(rec); err != nil {
 		return nil, err
@@ -99,9 +100,9 @@ func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	return status, nil
 }
 
-// Teardown detaches a sandbox from its networks and removes its network namespace. It uses the network configuration from the
-// time of Setup. It succeeds if there is nothing to tear down. If it fails, the caller must repeat it to remove the remaining
-// attachments and the namespace.
+// Teardown detaches a sandbox from its networks and removes its network namespace. It uses the network configuration from
+// the time of [Pods.Setup]. It succeeds if there is nothing to tear down. After an error, the caller must repeat it to
+// remove the remaining attachments and the namespace.
 func (p *Pods) Teardown(ctx context.Context, sandboxID string) error {
 	unlock, err := p.lockSandbox(ctx, sandboxID)
 	if err != nil {
@@ -115,7 +116,7 @@ func (p *Pods) Teardown(ctx context.Context, sandboxID string) error {
 	return nil
 }
 
-// tearDownPod does the work of Teardown. The caller has locked the sandbox.
+// tearDownPod tears down the network of a sandbox like [Pods.Teardown]. The caller has locked the sandbox.
 func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
 	all, damaged, err := p.findAttachments(sandbox)
 	if err != nil {
@@ -135,8 +136,8 @@ func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
 }
 
 // findAttachments returns the attachments of a sandbox from its record. If the record is missing or damaged, it returns the
-// attachments in libcni's cache, which contains each one whose ADD has succeeded. damaged is the error of a damaged record; the
-// result is usable nevertheless.
+// attachments in libcni's cache, which contains all that ADD has returned successfully. In case of a damaged record, the
+// result is usable, and damaged is the error.
 func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged, err error) {
 	path := ""
 	if p.namespaces.Pinned(sandbox) {

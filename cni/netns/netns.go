@@ -20,7 +20,7 @@ type Error struct {
 	Err  error
 }
 
-// Error returns a text with the operation, the path of the network namespace and the cause.
+// Error returns the text of the error: the operation, the path of the network namespace and the cause.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s network namespace %s: %v", e.Op, e.Path, e.Err)
 }
@@ -42,8 +42,8 @@ func New(path string) *Dir { return &Dir{path: filepath.Clean(path)} }
 // Path returns the path of the network namespace with this name, whether or not it exists.
 func (d *Dir) Path(name string) string { return filepath.Join(d.path, name) }
 
-// Create creates a network namespace with this name. It mounts the namespace on a file, so that it exists without processes, and
-// returns the path of the file. It fails with [fs.ErrExist] if the name exists.
+// Create creates a network namespace and returns its path. It mounts the namespace on a file with this name, so that the
+// namespace exists without processes. It fails with [fs.ErrExist] if the name exists.
 func (d *Dir) Create(name string) (path string, err error) {
 	path = d.Path(name)
 	if err := d.createPinned(name, path); err != nil {
@@ -69,7 +69,7 @@ func (d *Dir) createPinned(name, path string) error {
 	return nil
 }
 
-// prepareDir creates the directory and bind-mounts it onto itself. Only the first successful call has an effect.
+// prepareDir creates the directory and bind-mounts it onto itself. After the first success, it does nothing.
 func (d *Dir) prepareDir() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,9 +86,9 @@ func (d *Dir) prepareDir() error {
 	return nil
 }
 
-// Remove unmounts the network namespace with this name and removes its file. It also removes a file without a namespace, which
-// remains if a program is killed during Create. The kernel frees the namespace when no process uses it. A missing name is no
-// error.
+// Remove unmounts the network namespace with this name and removes its file. It also removes a file without a namespace,
+// which remains if a program is killed during [Dir.Create]. The kernel frees the namespace when no process uses it. It is no
+// error if the name does not exist.
 func (d *Dir) Remove(name string) error {
 	path := d.Path(name)
 	err := checkName(name)
@@ -104,7 +104,7 @@ func (d *Dir) Remove(name string) error {
 	return nil
 }
 
-// Names returns the sorted names of all files in the directory. It returns none if the directory does not exist.
+// Names returns the sorted names of all files in the directory. If the directory does not exist, it returns none.
 func (d *Dir) Names() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,7 +136,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// stripPath removes the path from err, an error of package os. The type Error already contains the path.
+// stripPath removes the path from an error of package os, because [Error] adds the path itself.
 func stripPath(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)

@@ -15,8 +15,8 @@ import (
 // currentNetns is the network namespace of the calling thread.
 const currentNetns = "/proc/thread-self/ns/net"
 
-// Do calls fn in the network namespace at path and returns its error. fn runs on another goroutine. Sockets that fn opens stay in
-// that namespace. Goroutines that fn starts run in the namespace of the process.
+// Do calls fn in the network namespace at path and returns its error. The function fn runs on another goroutine. Sockets
+// that it opens stay in that namespace. Goroutines that it starts run in the namespace of the process.
 func Do(path string, fn func() error) error {
 	target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,8 +31,8 @@ func Do(path string, fn func() error) error {
 	})
 }
 
-// runOnThread calls fn on a thread that fn may move to another network namespace, and waits for fn. The thread then returns to
-// its previous namespace. If that fails, the thread ends.
+// runOnThread calls fn on its own thread, and waits for it. The function fn may move the thread to another network
+// namespace. The thread then returns to its previous namespace; if that fails, the thread ends.
 func runOnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -71,7 +71,8 @@ func createAndMount(path string) error {
 	})
 }
 
-// raiseLoopback activates the interface lo in the network namespace of the thread. The kernel then adds its addresses.
+// raiseLoopback activates the interface lo in the network namespace of the current thread. The kernel then adds the
+// addresses of lo.
 func raiseLoopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -92,7 +93,7 @@ func raiseLoopback() error {
 // maxUnmounts is how many mounts on one file are removed. Normally there is one.
 const maxUnmounts = 8
 
-// unmount removes all mounts from the file at path. A file without a mount is no error.
+// unmount removes all mounts from the file at path. It is no error if nothing is mounted there.
 func unmount(path string) error {
 	for range maxUnmounts {
 		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
@@ -113,7 +114,8 @@ func isMounted(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == unix.NSFS_MAGIC
 }
 
-// bindOverItself bind-mounts the directory at path onto itself, unless it is a mount point already. It makes the mount shared.
+// bindOverItself bind-mounts the directory at path onto itself, unless it is a mount point already. It also makes the mount
+// shared.
 func bindOverItself(path string) error {
 	mounted, err := isMountPoint(path)
 	if err != nil {
