@@ -23,7 +23,7 @@ type Choices struct {
 // NewChoices returns choices that are determined by data.
 func NewChoices(data []byte) *Choices { return &Choices{data: data} }
 
-// RandomBytes returns the data of input i. An equal seed and i yield equal data.
+// RandomBytes returns the data of input number i. Equal seeds and numbers yield equal data.
 func RandomBytes(seed, i uint64) []byte {
 	source := rand.NewPCG(seed, i)
 	data := make([]byte, inputSize)
@@ -33,7 +33,7 @@ func RandomBytes(seed, i uint64) []byte {
 	return data
 }
 
-// next returns the next byte of the data, or zero after the end of the data.
+// next returns the next byte of the data. After the end of the data it returns zero.
 func (c *Choices) next() byte {
 	if c.used >= len(c.data) {
 		return 0
@@ -42,7 +42,7 @@ func (c *Choices) next() byte {
 	return c.data[c.used-1]
 }
 
-// Uint64 returns a number of zero to eight bytes. Its length is random, so that small numbers are as frequent as large ones.
+// Uint64 returns a number with a random length of zero to eight bytes. Small numbers are thus as frequent as large ones.
 func (c *Choices) Uint64() uint64 {
 	var v uint64
 	for range c.Int(9) {
@@ -51,7 +51,7 @@ func (c *Choices) Uint64() uint64 {
 	return v
 }
 
-// Int64 returns a number whose length in bytes is random, so that small numbers are as frequent as large ones. One in 16 is
+// Int64 returns a number with a random length in bytes. Small numbers are thus as frequent as large ones. One in 16 is
 // negative.
 func (c *Choices) Int64() int64 {
 	if c.OneIn(16) {
@@ -63,8 +63,8 @@ func (c *Choices) Int64() int64 {
 // Int returns a number from 0 to n-1. n is at most 256.
 func (c *Choices) Int(n int) int { return int(c.next()) % n }
 
-// OneIn returns true with probability 1/n. For a zero byte of the data it returns false, which should be the simpler choice.
+// OneIn returns true with probability 1/n. A zero byte of the data results in false, which should be the simpler choice.
 func (c *Choices) OneIn(n int) bool { return c.Int(n) == n-1 }
 
-// Pick returns one of values. For a zero byte of the data it returns the first, which should be the simplest.
+// Pick returns one of values. A zero byte of the data results in the first value, which should be the simplest.
 func Pick[T any](c *Choices, values ...T) T { return values[c.Int(len(values))] }

@@ -44,16 +44,16 @@ type Flags struct {
 	asked  *int // value of the flag; inputs may be lower for slow comparisons
 }
 
-// NewFlags adds the command line flags seed and inputs to set.
+// NewFlags adds the command line flags -seed and -inputs to the flag set.
 func NewFlags(set *flag.FlagSet) Flags {
 	inputs := set.Int("inputs", 200_000, "how many inputs each comparison gets")
 	return Flags{seed: set.Uint64("seed", 1, "which inputs to generate; 0 for new ones"), inputs: inputs, asked: inputs}
 }
 
-// Inputs returns the number of inputs that the flags request, for tests that are not a Comparison.
+// Inputs returns the number of inputs that the flags request. It is for tests that do not use [Comparison].
 func (f Flags) Inputs() int { return *f.inputs }
 
-// Seed returns the seed for the inputs that the flags request. If they request none, each call returns a new seed.
+// Seed returns the value of the flag -seed, the seed for the inputs. If the value is zero, each call returns a new seed.
 func (f Flags) Seed() uint64 {
 	if *f.seed == 0 {
 		return uint64(time.Now().UnixNano())
@@ -61,7 +61,7 @@ func (f Flags) Seed() uint64 {
 	return *f.seed
 }
 
-// AtMost returns flags that request no more inputs than f, and at most inputs. Slow comparisons use it.
+// AtMost returns a copy of f with at most this number of inputs, for slow comparisons.
 func (f Flags) AtMost(inputs int) Flags {
 	inputs = min(inputs, *f.inputs)
 	return Flags{seed: f.seed, inputs: &inputs, asked: f.asked}
@@ -107,7 +107,8 @@ func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Logf("seed %d: %d inputs in %v", seed, *flags.inputs, time.Since(start).Round(time.Millisecond))
 }
 
-// Fuzz compares the kubelet and nodeagent for the inputs of a fuzzer. It fails if their results differ without an exception.
+// Fuzz compares the results of the kubelet and nodeagent for the inputs of a fuzzer. It fails if they differ and no
+// exception explains why.
 func (c Comparison[In, Out]) Fuzz(f *testing.F) {
 	f.Helper()
 	f.Add([]byte{})
@@ -140,7 +141,7 @@ type outcome[Out any] struct {
 	panic any
 }
 
-// compare runs both functions on the input that data determines.
+// compare generates the input that data encodes, and runs both functions on it.
 func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	r.in = c.Make(NewChoices(data))
 	// Each function gets its own input: code of the kubelet writes to quantities in it.
@@ -157,8 +158,8 @@ func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	return r
 }
 
-// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ, or different if
-// none does. If several exceptions together explain the difference, it returns the last of them.
+// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ. If several
+// exceptions are needed, it returns the last of them. If the difference is not explained, it returns different.
 func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	want := r.kubelet.value
 	for i, e := range c.Exceptions {
@@ -178,8 +179,8 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	return different
 }
 
-// changed reports whether nodeagent has modified its input r.in, which it must not. It compares r.in with a second input that
-// generate returns for data. To save time, it checks only one of eight inputs.
+// changed reports whether nodeagent has modified its input r.in, which is not allowed. It generates the input from data
+// again, and compares it with r.in. To save time, it checks only one of eight inputs.
 func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	if len(data) == 0 || data[len(data)-1]%8 != 0 {
 		return false
@@ -187,7 +188,7 @@ func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
 	return !reflect.DeepEqual(r.in, generate(NewChoices(data)))
 }
 
-// equal reports whether the results kubelet and ours are equal, as c.Same decides if it is set.
+// equal reports whether the two results are equal, according to c.Same if it is set.
 func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
 	if c.Same != nil {
 		return c.Same(kubelet, ours)
@@ -195,15 +196,15 @@ func (c Comparison[In, Out]) equal(kubelet, ours Out) bool {
 	return reflect.DeepEqual(kubelet, ours)
 }
 
-// call calls f with in. The outcome contains the result, or the panic if f panics.
+// call calls f(in). The outcome contains the result of f, or its panic.
 func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
 	defer func() { o.panic = recover() }()
 	o.value = f(in)
 	return o
 }
 
-// shrink returns the shortest and simplest data that it can find for which the results still differ. It removes parts of data or
-// replaces them by zeros.
+// shrink returns simpler data for which the results still differ. It removes parts of data or replaces them by zeros as long
+// as possible.
 func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	fails := func(data []byte) bool { return c.compare(data).exception == different }
 	for again := true; again; {
@@ -222,12 +223,12 @@ func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	return data
 }
 
-// cut returns a copy of data without the size bytes from index at on.
+// cut returns a copy of data without the bytes data[at:at+size].
 func cut(data []byte, at, size int) []byte {
 	return append(append([]byte{}, data[:at]...), data[at+size:]...)
 }
 
-// blank returns a copy of data with size zero bytes from index at on. It returns nil if these bytes are zero already.
+// blank returns a copy of data in which the bytes data[at:at+size] are zero. If they are zero already, it returns nil.
 func blank(data []byte, at, size int) []byte {
 	out := append([]byte{}, data...)
 	clear(out[at : at+size])
@@ -237,7 +238,7 @@ func blank(data []byte, at, size int) []byte {
 	return out
 }
 
-// report returns a text with the input that data determines, and how both results for it differ.
+// report returns a text with the input that data encodes, and the difference between the two results for it.
 func (c Comparison[In, Out]) report(data []byte) string {
 	r := c.compare(data)
 	if r.ours.panic == nil && r.changed(c.Make, append(data, 0)) {
@@ -256,7 +257,7 @@ func (o outcome[Out]) String() string {
 	return show(o.value)
 }
 
-// show returns v as YAML, or in the syntax of Go if v cannot be encoded.
+// show returns v as YAML. If v cannot be encoded, it returns v in the syntax of Go.
 func show(v any) string {
 	text, err := yaml.Marshal(v)
 	if err != nil {

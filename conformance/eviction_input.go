@@ -16,8 +16,9 @@ import (
 // Mi is the unit of memory and disk sizes below: 1 MiB.
 const Mi = 1 << 20
 
-// EvictionPod returns a random pod and its statistics. The number i makes name and UID unique. The statistics are nil for a pod
-// that was not measured. Requests and usage differ from pod to pod, so that few pods are equal in the eviction order.
+// EvictionPod returns a random pod and its statistics. The number i makes its name and UID unique. A pod that was not
+// measured has no statistics (nil). Requests and usage differ from pod to pod, so that few pods are equal in the eviction
+// order.
 func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = fmt.Sprint("pod", i), "default", types.UID(fmt.Sprint("uid-", i))
@@ -77,12 +78,13 @@ func evictionContainer(c *Choices, name string, i int) corev1.Container {
 	return container
 }
 
-// bytesOf returns a random number of MiB plus i bytes. With different i, the amounts of any two containers differ.
+// bytesOf returns a random number of MiB plus i bytes. The amounts of containers with different i therefore differ.
 func bytesOf(c *Choices, i int) resource.Quantity {
 	return *resource.NewQuantity(int64(c.Int(200))*Mi+int64(i), resource.BinarySI)
 }
 
-// evictionVolumes adds up to two random volumes to pod, on a local disk, in memory, or of another type. i makes the sizes differ.
+// evictionVolumes adds up to two random volumes to pod: on a local disk, in memory, or of another type. Their sizes depend
+// on i, so that they differ from pod to pod.
 func evictionVolumes(c *Choices, pod *corev1.Pod, i int) {
 	for n := range Pick(c, 0, 0, 1, 2) {
 		v := corev1.Volume{Name: fmt.Sprint("v", n)}
@@ -151,10 +153,10 @@ func fs(c *Choices) *statsapi.FsStats {
 	return f
 }
 
-// used returns a random amount of used memory or storage in bytes, or nil for an unknown amount.
+// used returns a random amount of used memory or storage in bytes. For an unknown amount it returns nil.
 func used(c *Choices) *uint64 { return number(c, 250, Mi) }
 
-// number returns a random multiple of unit, less than below times unit. It returns nil for an unknown number.
+// number returns a random multiple of unit that is smaller than below*unit. For an unknown number it returns nil.
 func number(c *Choices, below int, unit uint64) *uint64 {
 	if c.OneIn(12) {
 		return nil
@@ -163,8 +165,8 @@ func number(c *Choices, below int, unit uint64) *uint64 {
 	return &n
 }
 
-// EvictionSettings returns random maps for evictionHard, evictionSoft, evictionSoftGracePeriod and evictionMinimumReclaim.
-// signals are the eviction signals to use. If sound is true, the configuration is valid.
+// EvictionSettings returns random values of evictionHard, evictionSoft, evictionSoftGracePeriod and evictionMinimumReclaim,
+// for these eviction signals. If sound is true, the configuration is valid.
 func EvictionSettings(c *Choices, sound bool, signals []string) (hard, soft, grace, reclaim map[string]string) {
 	hard, soft, grace, reclaim = map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 	value := func() string {

@@ -75,8 +75,8 @@ func anything(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: list(c), Requests: list(c)}
 }
 
-// guaranteed returns limits and equal requests for CPU and memory, as a Guaranteed pod needs them. A few results are arbitrary
-// instead.
+// guaranteed returns limits for CPU and memory with equal requests, as a Guaranteed pod needs them. A few results are
+// arbitrary instead.
 func guaranteed(c *Choices) corev1.ResourceRequirements {
 	if c.OneIn(16) {
 		return anything(c)
@@ -110,7 +110,7 @@ func besteffort(c *Choices) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{name(c): Bytes(c)}}
 }
 
-// container returns a container with the name kind and i. shape creates its resources.
+// container returns a container whose name consists of kind and i. Its resources are the result of shape.
 func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	ctr := corev1.Container{Name: kind + strconv.Itoa(i), Resources: shape(c)}
 	if c.OneIn(3) {
@@ -125,8 +125,8 @@ func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	return ctr
 }
 
-// status sets the status of pod to one that a kubelet may have reported before: the QoS class, and the resources of containers
-// during a resize.
+// status sets the status of pod to one that a kubelet may have reported before. It has the QoS class, and the resources of
+// containers during a resize.
 func status(c *Choices, pod *corev1.Pod) {
 	if c.OneIn(4) {
 		pod.Status.QOSClass = Pick(c, corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort)

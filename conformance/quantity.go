@@ -28,7 +28,7 @@ func Bytes(c *Choices) resource.Quantity {
 		"1G", "1e9", "1.5Gi", "2.5Gi", "0.7Gi", "1000", "1", "4096", "123456789", "40Gi", "1Ti"))
 }
 
-// odd returns an unusual quantity: one that the API accepts although no user writes it, or that is the result of a sum.
+// odd returns an unusual quantity. The API accepts it, but it is no quantity that users write, or it is the result of a sum.
 func odd(c *Choices) resource.Quantity {
 	switch c.Int(6) {
 	case 0:

@@ -11,11 +11,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// ConformanceName calls digestedName. It returns the name of the certificate signing request that the kubelet creates for
-// publicKey, subject and usages.
+// ConformanceName returns the name of the certificate signing request that the kubelet creates for publicKey, subject and
+// usages. It calls digestedName.
 func ConformanceName(publicKey any, subject *pkix.Name, usages []certificatesv1.KeyUsage) (string, error) {
 	return digestedName(publicKey, subject, usages)
 }
 
-// ConformanceValid calls isClientConfigStillValid. It reports whether the kubelet continues to use the kubeconfig at path.
+// ConformanceValid reports whether the kubelet continues to use the kubeconfig file at path. It calls
+// isClientConfigStillValid.
 func ConformanceValid(path string) (bool, error) { return isClientConfigStillValid(path) }

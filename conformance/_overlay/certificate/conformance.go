@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConformanceTemplate returns the template of the serving certificate that the kubelet requests for a node with this name and
-// these addresses. It returns nil if the kubelet requests no certificate.
+// ConformanceTemplate returns the template of the serving certificate that the kubelet requests for a node with this name
+// and these addresses. If the kubelet requests no certificate, it returns nil.
 func ConformanceTemplate(node string, addresses []v1.NodeAddress) *x509.CertificateRequest {
 	return newGetTemplateFn(types.NodeName(node), func() []v1.NodeAddress { return addresses })()
 }

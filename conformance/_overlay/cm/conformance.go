@@ -23,8 +23,8 @@ import (
 // ConformanceNode is a started container manager. It writes to the CgroupManager of the caller.
 type ConformanceNode struct{ m *containerManagerImpl }
 
-// NewConformanceNode returns a container manager for a node with this capacity, on which at most pids processes may exist. pods
-// returns the active pods. config.CgroupRoot is a path in cgroupfs form; the cgroup kubepods in it contains all pods.
+// NewConformanceNode returns a container manager for a node with this capacity and at most pids processes. It calls pods()
+// for the active pods. The cgroup of all pods is kubepods in config.CgroupRoot, a path in cgroupfs form.
 func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.ResourceList, pids int64, cgroups CgroupManager, pods ActivePodsFunc) *ConformanceNode {
 	root := NewCgroupName(ParseCgroupfsToCgroupName(config.CgroupRoot), defaultNodeAllocatableCgroupName)
 	internal := capacity.DeepCopy()
@@ -60,14 +60,14 @@ func NewConformanceNode(ctx context.Context, config NodeConfig, capacity v1.Reso
 // Pods returns the manager of the cgroups of single pods.
 func (n *ConformanceNode) Pods() PodContainerManager { return n.m.NewPodContainerManager() }
 
-// Allocatable returns two amounts of resources. absolute is the node allocatable that the cgroup of all pods enforces. reserved
-// is the amount that the scheduler must not use. err is set if the kubelet rejects the configuration.
+// Allocatable returns two amounts of resources: the node allocatable that the cgroup of all pods enforces, and the resources
+// that the scheduler must not use. It returns an error if the kubelet rejects the configuration.
 func (n *ConformanceNode) Allocatable() (absolute, reserved v1.ResourceList, err error) {
 	return n.m.GetNodeAllocatableAbsolute(), n.m.GetNodeAllocatableReservation(), n.m.validateNodeAllocatable()
 }
 
-// Start writes the cgroups that a starting kubelet writes, in the same order. It calls enforced after it has enforced the node
-// allocatable, and then updates the cgroups of the QoS classes, as the kubelet does a minute later.
+// Start writes the cgroups that a starting kubelet writes, in the same order. It calls enforced() after enforcing the node
+// allocatable. Then it updates the cgroups of the QoS classes, as the kubelet does a minute later.
 func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	logger := klog.FromContext(ctx)
 	if err := n.m.createNodeAllocatableCgroups(logger); err != nil {
@@ -82,8 +82,8 @@ func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	return errors.Join(err, n.m.qosContainerManager.UpdateCgroups(logger))
 }
 
-// startClasses creates the cgroups of the QoS classes with a second manager, whose update loop it ends. All later calls use
-// n.m.qosContainerManager.
+// startClasses creates the cgroups of the QoS classes. It uses a second manager and stops the update loop of that manager.
+// All later calls use n.m.qosContainerManager.
 func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	classes, err := NewQOSContainerManager(nil, n.m.cgroupRoot, n.m.NodeConfig, n.m.cgroupManager)
 	if err != nil {
@@ -103,8 +103,8 @@ func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	return nil
 }
 
-// ConformanceResources returns the resources that the kubelet passes to the cgroup library for config. The host has all cgroup
-// controllers.
+// ConformanceResources returns the resources that the kubelet passes to the cgroup library for config, on a host with all
+// cgroup controllers.
 func ConformanceResources(ctx context.Context, config *ResourceConfig) *libcontainercgroups.Resources {
 	availableRootControllersOnce.Do(func() {
 		availableRootControllers = sets.New("cpu", "cpuset", "hugetlb", "io", "memory", "pids")
@@ -113,8 +113,8 @@ func ConformanceResources(ctx context.Context, config *ResourceConfig) *libconta
 	return m.toResources(klog.FromContext(ctx), config)
 }
 
-// ConformanceWeight returns the cpu.weight of cgroup v2 that the kubelet writes for shares, the CPU shares of cgroup v1.
+// ConformanceWeight returns the cpu.weight of cgroup v2 that the kubelet writes for these CPU shares of cgroup v1.
 func ConformanceWeight(shares uint64) uint64 { return getCPUWeight(&shares) }
 
-// ConformanceShares returns the CPU shares of cgroup v1 that the kubelet computes from weight, the cpu.weight of cgroup v2.
+// ConformanceShares returns the CPU shares of cgroup v1 that the kubelet computes from this cpu.weight of cgroup v2.
 func ConformanceShares(weight uint64) uint64 { return cpuWeightToCPUShares(weight) }

@@ -21,14 +21,14 @@ type ConformanceSource struct {
 	name    string
 }
 
-// NewConformanceSource returns a pod source called name, which has not sent any pods yet.
+// NewConformanceSource returns a pod source with this name, which has not sent any pods yet.
 func NewConformanceSource(name string) *ConformanceSource {
 	updates := make(chan kubetypes.PodUpdate, 8) // more than one list of pods causes
 	return &ConformanceSource{newPodStorage(updates, &record.FakeRecorder{}, unobserved{}), updates, name}
 }
 
-// Send replaces the pods of the source by pods. told has the updates that the kubelet sends to its sync loop. all has the pods of
-// the source afterwards.
+// Send replaces the pods of the source by pods. It returns the updates that the kubelet sends to its sync loop, and all pods
+// that the source has then.
 func (s *ConformanceSource) Send(ctx context.Context, pods []*v1.Pod) (told []kubetypes.PodUpdate, all []*v1.Pod) {
 	if err := s.storage.Merge(ctx, s.name, sourceUpdate{Pods: pods}); err != nil {
 		panic(err) // it never returns an error

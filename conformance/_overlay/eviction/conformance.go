@@ -29,7 +29,8 @@ func NewConformanceManager(summary stats.SummaryProvider, config Config, kill Ki
 	return &ConformanceManager{m.(*managerImpl)}
 }
 
-// Synchronize runs one pass: the manager reads its summary, and evicts a pod if necessary. pods returns the active pods.
+// Synchronize runs one pass of the manager, which reads its summary and evicts a pod if necessary. It calls pods() for the
+// active pods.
 func (c *ConformanceManager) Synchronize(ctx context.Context, disks DiskInfoProvider, pods ActivePodsFunc) error {
 	_, err := c.m.synchronize(ctx, disks, pods)
 	return err
@@ -43,13 +44,13 @@ func (c *ConformanceManager) SetConditions(conditions []v1.NodeConditionType) {
 	c.m.nodeConditions = conditions
 }
 
-// Admit returns the decision of the manager whether pod may start on the node.
+// Admit returns the manager's decision whether pod may start on the node.
 func (c *ConformanceManager) Admit(ctx context.Context, pod *v1.Pod) lifecycle.PodAdmitResult {
 	return c.m.Admit(ctx, &lifecycle.PodAdmitAttributes{Pod: pod})
 }
 
-// Save saves the state of the manager, and returns a function that restores it. A test may have to repeat a pass from one state:
-// the kubelet handles thresholds of equal rank in random order, the order of a map.
+// Save saves the state of the manager. The returned function restores it, so that a test can repeat a pass. This is
+// necessary because the kubelet handles thresholds of equal rank in random order, the order of a map.
 func (c *ConformanceManager) Save() (restore func()) {
 	conditions, observed, first, met, last := c.m.nodeConditions, c.m.nodeConditionsLastObservedAt, c.m.thresholdsFirstObservedAt, c.m.thresholdsMet, c.m.lastObservations
 	return func() {
@@ -57,8 +58,8 @@ func (c *ConformanceManager) Save() (restore func()) {
 	}
 }
 
-// ConformanceRank sorts pods in the order in which the kubelet evicts them for signal. dedicated means that images have a
-// filesystem of their own. split means that images and writable layers are on different filesystems.
+// ConformanceRank sorts pods in the order in which the kubelet evicts them for signal. If dedicated is true, images have a
+// filesystem of their own. If split is true, images and writable layers are on different filesystems.
 func ConformanceRank(signal evictionapi.Signal, dedicated, split bool, pods []*v1.Pod, summary *statsapi.Summary) {
 	_, statsOf := makeSignalObservations(klog.Background(), summary)
 	buildSignalToRankFunc(dedicated, split)[signal](pods, statsOf)

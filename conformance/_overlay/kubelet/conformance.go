@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
 )
 
-// ConformancePhase calls getPhase, which computes the phase of pod from the statuses of its containers. terminal and initialized
-// are the arguments podIsTerminal and podHasInitialized.
+// ConformancePhase returns the phase of pod that the kubelet computes from the statuses of its containers. It calls
+// getPhase, with terminal as podIsTerminal and initialized as podHasInitialized.
 func ConformancePhase(ctx context.Context, pod *v1.Pod, statuses []v1.ContainerStatus, terminal, initialized bool) v1.PodPhase {
 	return getPhase(klog.FromContext(ctx), pod, statuses, terminal, initialized)
 }
@@ -39,7 +39,7 @@ type ConformanceStatus struct {
 	reasons *ReasonCache
 }
 
-// Fail records that the container called name could not be started. reason and message describe the error.
+// Fail records that a container could not be started, with the reason and message of the error.
 func (s *ConformanceStatus) Fail(name, reason, message string) {
 	if s.reasons == nil {
 		s.reasons = NewReasonCache()
@@ -47,8 +47,8 @@ func (s *ConformanceStatus) Fail(name, reason, message string) {
 	s.reasons.add(s.Pod.UID, name, errors.New(reason), message)
 }
 
-// Status returns the status that the kubelet computes for s.Pod. Its phase and conditions are not computed. The containers must
-// not have probes.
+// Status returns the status that the kubelet computes for s.Pod, without phase and conditions. The containers must not have
+// probes.
 func (s *ConformanceStatus) Status(ctx context.Context) *v1.PodStatus {
 	kl := &Kubelet{
 		reasonCache:         s.reasons,

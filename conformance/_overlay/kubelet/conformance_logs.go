@@ -19,7 +19,7 @@ type ConformanceQuery struct {
 	Arguments           []string // arguments of journalctl; nil unless the query is valid and for services
 }
 
-// ConformanceLogQuery parses and validates values, a query for logs of the node. The host has no log files.
+// ConformanceLogQuery parses and validates a query for logs of the node, whose host has no log files.
 func ConformanceLogQuery(values url.Values) (q ConformanceQuery) {
 	n, errs := newNodeLogQuery(values)
 	if q.Unreadable = conformanceText(errs); q.Unreadable != "" || n == nil {
@@ -40,8 +40,8 @@ func conformanceText(errs field.ErrorList) string {
 	return errs.ToAggregate().Error()
 }
 
-// ConformanceLogContainer returns the ID of the instance of container whose log the kubelet returns. previous requests the
-// instance before the current one. If there is no such instance, it returns the kubelet's error.
+// ConformanceLogContainer returns the ID of the container instance whose log the kubelet returns. If previous is true, this
+// is the instance before the current one. If there is no such instance, it returns the kubelet's error.
 func ConformanceLogContainer(ctx context.Context, status *v1.PodStatus, pod, container string, previous bool) (string, error) {
 	id, err := (&Kubelet{}).validateContainerLogStatus(klog.FromContext(ctx), pod, status, container, previous)
 	return id.String(), err

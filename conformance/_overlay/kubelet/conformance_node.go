@@ -54,7 +54,7 @@ type ConformanceNode struct {
 	kl *Kubelet
 }
 
-// kubelet returns a Kubelet with the fields of n, which it creates at the first call.
+// kubelet returns a Kubelet with the fields of n. It is created at the first call.
 func (n *ConformanceNode) kubelet() *Kubelet {
 	if n.kl != nil {
 		return n.kl
@@ -83,7 +83,7 @@ func (n *ConformanceNode) kubelet() *Kubelet {
 	return kl
 }
 
-// AskRuntime updates the kubelet's state of the container runtime. A real kubelet does this every five seconds.
+// AskRuntime updates the kubelet's state of the container runtime, as a real kubelet does every five seconds.
 func (n *ConformanceNode) AskRuntime(ctx context.Context) { n.kubelet().updateRuntimeUp(ctx) }
 
 // Initial returns the Node object that a kubelet creates to register the node.
@@ -103,8 +103,8 @@ func ConformanceChanged(old, updated *v1.Node) bool {
 	return nodeStatusHasChanged(&old.Status, &updated.Status)
 }
 
-// ConformanceReconcile changes existing, the Node object that exists when a kubelet registers again, as the kubelet does. initial
-// is the object that the kubelet would create. It reports whether the kubelet sends the changed object to the API server.
+// ConformanceReconcile changes existing, the Node object that exists when a kubelet registers again. The kubelet would
+// otherwise create the Node initial. It reports whether the kubelet sends the changed object to the API server.
 func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManager()}
 	logger := klog.FromContext(ctx)
@@ -114,12 +114,12 @@ func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool 
 	return kl.reconcileHugePageResource(logger, initial, existing) || update
 }
 
-// ConformanceZeroDevices sets the extended resources in the status of node to zero. A kubelet does this if it has lost the state
-// of its device plugins. It reports whether it has changed node.
+// ConformanceZeroDevices sets the extended resources in the status of node to zero, and reports whether it has changed node.
+// A kubelet does this if it has lost the state of its device plugins.
 func ConformanceZeroDevices(ctx context.Context, node *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManagerWithExtendedResource(true)}
 	return kl.reconcileExtendedResource(klog.FromContext(ctx), node, node)
 }
 
-// ConformanceNodeIP calls validateNodeIP, which returns an error if the node cannot have the address ip.
+// ConformanceNodeIP returns an error if the node cannot have the address ip. It calls validateNodeIP.
 func ConformanceNodeIP(ip net.IP) error { return validateNodeIP(ip) }

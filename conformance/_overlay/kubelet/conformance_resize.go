@@ -16,7 +16,7 @@ type conformanceCgroups struct {
 	actuated *v1.Pod
 }
 
-// GetPodCgroupConfig returns the settings of the pod's cgroup. For a setting without limit it returns the value that cgroup v2
+// GetPodCgroupConfig returns the settings of the pod's cgroup. A setting without a limit has the value that cgroup v2
 // reports.
 func (c conformanceCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.ResourceConfig, error) {
 	config := cm.ResourceConfigForPod(c.actuated, true, 100_000, false, kubeletconfiginternal.NoneMemoryReservationPolicy)
@@ -30,8 +30,8 @@ func (c conformanceCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.Re
 	return config, nil
 }
 
-// ConformancePodResources returns the pod-level resources that the kubelet reports in the status of pod. The pod's cgroup has the
-// resources that actuated specifies.
+// ConformancePodResources returns the pod-level resources that the kubelet reports in the status of pod, if the pod's cgroup
+// has the resources of actuated.
 func ConformancePodResources(pod, actuated *v1.Pod) *v1.ResourceRequirements {
 	kl := &Kubelet{containerManager: conformanceManager{ContainerManager: cm.NewStubContainerManager(), actuated: actuated}}
 	return kl.convertToAPIPodLevelResourcesStatus(klog.Background(), pod, v1.PodStatus{})

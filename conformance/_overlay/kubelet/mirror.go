@@ -14,8 +14,8 @@ import (
 	kubepod "k8s.io/kubernetes/pkg/kubelet/pod"
 )
 
-// ConformanceMirrors creates and deletes mirror pods for pods as the kubelet does. terminating reports whether the pod with this
-// full name is terminating: the mirror pod is then left unchanged.
+// ConformanceMirrors creates and deletes mirror pods for pods, as the kubelet does. If terminating(fullName) returns true
+// for a pod, the pod is terminating, and its mirror pod is left unchanged.
 func ConformanceMirrors(
 	ctx context.Context, client clientset.Interface, nodes corelisters.NodeLister, node string, pods []*v1.Pod, terminating func(fullName string) bool,
 ) {

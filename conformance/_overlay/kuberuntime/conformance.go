@@ -29,7 +29,7 @@ type ConformanceNode struct {
 	SingleProcessOOMKill         *bool
 }
 
-// manager returns a runtime manager with the settings of n. It has no container runtime.
+// manager returns a runtime manager with the settings of n, but without a container runtime.
 func (n ConformanceNode) manager() *kubeGenericRuntimeManager {
 	return &kubeGenericRuntimeManager{
 		machineInfo:                &cadvisorapi.MachineInfo{MemoryCapacity: n.MemoryCapacity, SwapCapacity: n.SwapCapacity},
@@ -50,7 +50,7 @@ func (n ConformanceNode) Container(ctx context.Context, pod *v1.Pod, c *v1.Conta
 	return n.manager().generateContainerResources(ctx, pod, c).GetLinux()
 }
 
-// Sandbox returns the resources of pod and its overhead, as the kubelet passes them to the CRI to create the sandbox.
+// Sandbox returns the resources and the overhead of pod that the kubelet passes to the CRI to create its sandbox.
 func (n ConformanceNode) Sandbox(ctx context.Context, pod *v1.Pod) (resources, overhead *runtimeapi.LinuxContainerResources) {
 	config := &runtimeapi.PodSandboxConfig{Linux: &runtimeapi.LinuxPodSandboxConfig{}}
 	if err := n.manager().applySandboxResources(ctx, pod, config); err != nil {

@@ -12,16 +12,17 @@ import (
 // whether its sandboxes and containers may be removed.
 type ConformancePods struct{ Content, Runtime func(uid types.UID) bool }
 
-// IsPodTerminationRequested returns false. The garbage collection never calls it.
+// IsPodTerminationRequested returns false, because the garbage collection never calls it.
 func (p ConformancePods) IsPodTerminationRequested(types.UID) bool { return false }
 
-// ShouldPodContentBeRemoved reports, with p.Content, whether the content of the pod may be removed.
+// ShouldPodContentBeRemoved reports whether the content of a pod may be removed, by a call of p.Content.
 func (p ConformancePods) ShouldPodContentBeRemoved(uid types.UID) bool { return p.Content(uid) }
 
-// ShouldPodRuntimeBeRemoved reports, with p.Runtime, whether the sandboxes and containers of the pod may be removed.
+// ShouldPodRuntimeBeRemoved reports whether the sandboxes and containers of a pod may be removed, by a call of p.Runtime.
 func (p ConformancePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return p.Runtime(uid) }
 
-// ConformanceGC replaces the container garbage collection of manager by one that asks pods which pods may be removed.
+// ConformanceGC replaces the container garbage collection of manager. The new one calls pods to decide which pods may be
+// removed.
 func ConformanceGC(manager KubeGenericRuntime, pods ConformancePods) {
 	m := manager.(*kubeGenericRuntimeManager)
 	m.podStateProvider = pods

@@ -5,7 +5,7 @@ package kuberuntime
 
 import kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 
-// ConformanceVersion calls newRuntimeVersion, which parses the version that a container runtime reports.
+// ConformanceVersion parses the version that a container runtime reports. It calls newRuntimeVersion.
 func ConformanceVersion(version string) (kubecontainer.Version, error) {
 	return newRuntimeVersion(version)
 }

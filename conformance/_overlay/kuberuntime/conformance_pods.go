@@ -26,7 +26,7 @@ type ConformanceParts struct {
 	Liveness, Startup proberesults.Manager
 }
 
-// NewConformanceManager returns the kubelet's runtime manager, which syncs pods by calling the components in p.
+// NewConformanceManager returns the kubelet's runtime manager. It syncs pods by calling the components in p.
 func NewConformanceManager(ctx context.Context, p ConformanceParts) (KubeGenericRuntime, error) {
 	m, err := newFakeKubeRuntimeManager(ctx, p.Runtime, p.Images, &cadvisorapi.MachineInfo{MemoryCapacity: 32 << 30}, p.OS, p.Kubelet,
 		nil, &record.FakeRecorder{})
@@ -39,8 +39,8 @@ func NewConformanceManager(ctx context.Context, p ConformanceParts) (KubeGeneric
 	return m, nil
 }
 
-// ConformanceOrder returns the termination order of the containers of pod. The result maps a container name to the containers in
-// running that must terminate before it.
+// ConformanceOrder returns the termination order of the running containers of pod. For each container name, the result has
+// the containers that must terminate before it.
 func ConformanceOrder(pod *v1.Pod, running []string) map[string][]string {
 	order := newTerminationOrdering(pod, running)
 	waits := map[string][]string{}

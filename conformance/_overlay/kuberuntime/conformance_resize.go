@@ -20,7 +20,7 @@ type ConformanceResize struct {
 }
 
 // NewConformanceResize returns the actions with which the runtime manager m resizes the containers of pod. The containers
-// currently have the resources that actuated specifies. seen is the status from the runtime.
+// have the resources of actuated before the resize. The status seen comes from the runtime.
 func NewConformanceResize(ctx context.Context, m KubeGenericRuntime, pod, actuated *v1.Pod, seen *kubecontainer.PodStatus) (ConformanceResize, error) {
 	r := m.(*kubeGenericRuntimeManager)
 	out := ConformanceResize{Update: map[string]bool{}, Restart: map[string]bool{}}

@@ -12,8 +12,8 @@ type ConformanceRequirement struct {
 	Quantity int64
 }
 
-// ConformancePreempt calls getPodsToPreempt. It returns the pods in pods that the kubelet terminates to free the missing
-// resources for pod.
+// ConformancePreempt returns the pods that the kubelet terminates to free the missing resources for pod. It calls
+// getPodsToPreempt.
 func ConformancePreempt(pod *v1.Pod, pods []*v1.Pod, missing []ConformanceRequirement) ([]*v1.Pod, error) {
 	var list admissionRequirementList
 	for _, m := range missing {

@@ -10,8 +10,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceAccept passes status to a status manager whose current status of pod is before. kept is the status that the manager
-// compares and stores. changed reports whether it differs from before. ok is false if the manager rejects status.
+// ConformanceAccept passes a new status of pod to a status manager that has the status before. It returns the status that
+// the manager compares and stores (kept), and whether that differs from before (changed). If the manager rejects the new
+// status, ok is false.
 func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodStatus, changed, ok bool) {
 	m := &manager{
 		podStatuses:      map[types.UID]versionedPodStatus{pod.UID: {status: before}},
@@ -27,8 +28,8 @@ func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodSta
 	return m.podStatuses[pod.UID].status, changed, true
 }
 
-// ConformanceMerge calls mergePodStatus. It returns the status that the kubelet sends to the API server. server is the status in
-// the API server, and status is the one that the kubelet has computed. mayRun means that a container of pod may still run.
+// ConformanceMerge returns the status that the kubelet sends to the API server. It merges status, which the kubelet has
+// computed, into the status of the API server. If mayRun is true, a container of pod may still run. It calls mergePodStatus.
 func ConformanceMerge(pod *v1.Pod, server, status v1.PodStatus, mayRun bool) v1.PodStatus {
 	return mergePodStatus(pod, server, status, mayRun)
 }

@@ -6,8 +6,8 @@ package volumemanager
 
 import v1 "k8s.io/api/core/v1"
 
-// ConformanceExtraGroup calls getExtraSupplementalGID with annotation, the value of the GID annotation of a PersistentVolume. It
-// returns the group and true if the group is valid and pod does not have it already.
+// ConformanceExtraGroup returns the group in the GID annotation of a PersistentVolume. It returns true if the group is valid
+// and pod does not have it already. It calls getExtraSupplementalGID.
 func ConformanceExtraGroup(annotation string, pod *v1.Pod) (int64, bool) {
 	return getExtraSupplementalGID(annotation, pod)
 }
