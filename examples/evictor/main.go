@@ -41,7 +41,8 @@ func main() {
 	}
 }
 
-// watchMachine observes the machine and prints decisions until ctx ends.
+// watchMachine observes the machine and prints eviction decisions until ctx ends. If once is true, it returns after the
+// first decision.
 func watchMachine(ctx context.Context, m machine, root string, hard map[string]string, once bool) (err error) {
 	if m.cgroups, err = driver.Open(ctx, driver.Options{Root: root, OptionalControllers: []string{"cpu", "pids"}}); err != nil {
 		return err

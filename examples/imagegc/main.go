@@ -63,7 +63,7 @@ func runCollector(ctx context.Context, s settings, out io.Writer) error {
 	return printAndCollect(ctx, client, client, nil, s, out)
 }
 
-// printAndCollect prints the plan, and executes it if s.remove is set. A nil disk means the usage that the runtime reports.
+// printAndCollect prints the plan, and executes it if s.remove is set. If disk is nil, the runtime reports the disk usage.
 func printAndCollect(
 	ctx context.Context, images cri.Images, lister cri.Lister, disk func(context.Context) (gc.Disk, error), s settings, out io.Writer,
 ) error {
@@ -101,7 +101,7 @@ func printAndCollect(
 	return err
 }
 
-// printPlan prints a plan as a table. want is the number of bytes to free.
+// printPlan prints a plan as a table. The header has want, the number of bytes to free.
 func printPlan(out io.Writer, plan *gc.ImagePlan, disk gc.Disk, want uint64) {
 	fmt.Fprintf(out, "%d%% of %d bytes used, %d bytes to free\n", disk.Used(), disk.Capacity, want)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -38,7 +38,8 @@ func main() {
 	}
 }
 
-// readContainerLog prints the log of the newest container with this name in a pod; an empty name matches every container.
+// readContainerLog prints the log of a container in a pod: the newest container with this name, or the newest of all if the
+// name is empty.
 func readContainerLog(ctx context.Context, endpoint, pod, name string, o logs.ReadOptions) error {
 	runtime, err := remote.Dial(endpoint, remote.Options{})
 	if err != nil {
@@ -63,7 +64,8 @@ func readContainerLog(ctx context.Context, endpoint, pod, name string, o logs.Re
 	return logs.Read(ctx, c.LogPath, os.Stdout, os.Stderr, o)
 }
 
-// findContainer returns the ID of the newest container with this name in a pod; an empty name matches every container.
+// findContainer returns the ID of the newest container with this name in a pod. If the name is empty, it returns the newest
+// of all containers.
 func findContainer(ctx context.Context, runtime cri.Lister, pod, name string) (string, error) {
 	snapshot, err := runtime.List(ctx)
 	if err != nil {

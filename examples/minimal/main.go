@@ -94,7 +94,7 @@ type runtime interface {
 	Close() error
 }
 
-// openRuntime returns a client of the runtime at the endpoint, or the embedded runtime if there is no endpoint.
+// openRuntime returns a client of the runtime at the endpoint. If there is no endpoint, it returns the embedded runtime.
 func (a *agent) openRuntime(ctx context.Context, o *lifecycle.Options) (runtime, error) {
 	if a.endpoint == "" { // plain processes have no mounts, and use the address of the host
 		o.NoMounts, o.Spec.HostIPs = true, func() []netip.Addr { return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} }

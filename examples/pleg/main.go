@@ -65,7 +65,7 @@ func printEvents(ctx context.Context, endpoint string) error {
 	return generator.Run(ctx)
 }
 
-// describeObject returns the name and the state of the container or sandbox with this ID.
+// describeObject returns the state of the container or sandbox with this ID. For a container it also returns the name.
 func describeObject(pod cri.Pod, id string) string {
 	for _, s := range pod.Sandboxes {
 		if s.ID == id {

@@ -82,7 +82,7 @@ func runProbes(ctx context.Context, servers []string, spec probe.Spec, store str
 	return set.Run(ctx)
 }
 
-// parseServer returns the prober for a server given on the command line.
+// parseServer returns the prober for a server that is given on the command line.
 func parseServer(server string, pool *httpprobe.Pool) (probe.Prober, error) {
 	if command, ok := strings.CutPrefix(server, "exec:"); ok {
 		return probe.NewExec(probe.ExecFunc(execCommand), probe.ExecConfig{ContainerID: "host", Command: []string{"/bin/sh", "-c", command}})

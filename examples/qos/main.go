@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// printPods prints a table of the pods of a manifest and their containers.
+// printPods prints a table of the pods in a manifest and their containers.
 func printPods(w io.Writer, path string, node qos.Node) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -63,7 +63,7 @@ func printPods(w io.Writer, path string, node qos.Node) error {
 	return cmp.Or(table.Flush(), err)
 }
 
-// containerColumns returns the columns of a container, starting with its OOM score adjustment.
+// containerColumns returns the table columns of a container: its OOM score adjustment and its cgroup values.
 func containerColumns(pod *corev1.Pod, c *corev1.Container, node qos.Node) (string, error) {
 	r, err := qos.ContainerResources(pod, c, node)
 	return fmt.Sprintf("%d\t%s", r.OOMScoreAdj, cgroupColumns(cgroups.Resources{
@@ -71,7 +71,7 @@ func containerColumns(pod *corev1.Pod, c *corev1.Container, node qos.Node) (stri
 	})), err
 }
 
-// cgroupColumns returns the values of cpu.weight, cpu.max and memory.max as columns.
+// cgroupColumns returns the table columns cpu.weight, cpu.max and memory.max.
 func cgroupColumns(r cgroups.Resources) string {
 	quota, memory := "max", "max"
 	if r.CPUQuota > 0 {

@@ -42,7 +42,8 @@ func (n network) Setup(ctx context.Context, id string, c *cri.SandboxConfig) (pr
 	return process.SandboxNetwork{Netns: status.Netns, IPs: status.IPs}, nil
 }
 
-// openIsolation opens the network and the cgroups that the flags select. The caller calls closers, also after an error.
+// openIsolation opens the network and the cgroups that the flags select. The caller must call all closers, also after an
+// error.
 func (f *flags) openIsolation(ctx context.Context) (o process.Options, closers []func() error, err error) {
 	o.Mounts = f.mounts
 	if f.cniConf != "" {

@@ -78,13 +78,14 @@ func main() {
 	wg.Wait()
 }
 
-// simplifyPod returns a pod without the parts that the runtime in memory does not implement.
+// simplifyPod returns a pod without the parts that the in-memory runtime does not implement. It stores the original pod for
+// scriptFor.
 func (n *node) simplifyPod(pod *corev1.Pod) *corev1.Pod {
 	n.pods.Store(string(pod.UID), pod)
 	return lifecycletest.SimplifyPod(pod)
 }
 
-// scriptFor returns the script of a container: it runs until it is stopped, or exits.
+// scriptFor returns the script of a container: the container runs until it is stopped, or exits by itself.
 func (n *node) scriptFor(c *cri.ContainerConfig) critest.Script {
 	found, _ := n.pods.Load(c.Labels[cri.LabelPodUID])
 	pod, _ := found.(*corev1.Pod)
