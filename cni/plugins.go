@@ -164,15 +164,15 @@ func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) 
 func (p *Plugins) Status(ctx context.Context, network *Network) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Status)
 	defer cancel()
-	err := p.findPlugins(network)
+	err := p.checkPlugins(network)
 	if err == nil {
 		err = p.lib.GetStatusNetworkList(ctx, network.list)
 	}
 	return newError("STATUS", network, Attachment{}, err)
 }
 
-// findPlugins returns an error if the executable of one of the network's plugins is missing.
-func (p *Plugins) findPlugins(network *Network) error {
+// checkPlugins returns an error if the executable of one of the network's plugins is missing.
+func (p *Plugins) checkPlugins(network *Network) error {
 	for _, plugin := range network.Plugins {
 		if _, err := invoke.FindInPath(plugin.Type, p.dirs); err != nil {
 			return err

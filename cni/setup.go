@@ -33,7 +33,7 @@ func (p *Pods) setUpPod(ctx context.Context, pod Pod) (*PodStatus, error) {
 		return nil, err
 	}
 	for _, n := range networks { // before a missing plugin would require an undo
-		if err := p.plugins.findPlugins(n); err != nil {
+		if err := p.plugins.checkPlugins(n); err != nil {
 			return nil, newError("ADD", n, Attachment{}, err)
 		}
 	}

@@ -30,9 +30,9 @@ type Host struct {
 // validateNodeIP in pkg/kubelet/kubelet_node_status.go.
 func (h *Host) validateNodeIP(ip netip.Addr) error {
 	if ip = ip.Unmap(); slices.ContainsFunc(h.Interfaces, func(a netip.Addr) bool { return a.Unmap() == ip }) {
-		return checkUnusableIP(ip)
+		return checkUsableIP(ip)
 	}
-	if err := checkUnusableIP(ip); err != nil {
+	if err := checkUsableIP(ip); err != nil {
 		return err
 	}
 	if h.Err != nil {
@@ -51,8 +51,8 @@ func (h *Host) validateNodeIPs(ips []netip.Addr) error {
 	return nil
 }
 
-// checkUnusableIP returns an error if no node can have the address ip, such as a loopback or multicast address.
-func checkUnusableIP(ip netip.Addr) error {
+// checkUsableIP returns an error if no node can have the address ip, such as a loopback or multicast address.
+func checkUsableIP(ip netip.Addr) error {
 	for _, kind := range []struct {
 		is   bool
 		text string

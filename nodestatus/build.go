@@ -107,13 +107,13 @@ func (b *builder) setStatus() {
 	if b.in.VolumesKnown {
 		b.node.Status.VolumesInUse = slices.Sorted(slices.Values(b.in.VolumesInUse))
 	}
-	b.setSchedulable()
+	b.addSchedulableEvent()
 	b.node.Status.DeclaredFeatures = b.in.Config.declaredFeatures()
 }
 
-// setSchedulable adds an event if spec.unschedulable differs from the last event about it: another client has changed the
+// addSchedulableEvent adds an event if spec.unschedulable differs from the last event about it: another client has changed the
 // field.
-func (b *builder) setSchedulable() {
+func (b *builder) addSchedulableEvent() {
 	switch now := b.node.Spec.Unschedulable; {
 	case now && !b.in.Announced.Unschedulable:
 		b.addStatusEvent(ReasonNotSchedulable)

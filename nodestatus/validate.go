@@ -53,7 +53,7 @@ func validateNodeIPs(ips []netip.Addr) error {
 		if !ip.IsValid() || ip.Zone() != "" {
 			return fmt.Errorf("node IP %q: is not an IP address", ip)
 		}
-		if err := checkUnusableIP(ip.Unmap()); err != nil && !ip.IsUnspecified() {
+		if err := checkUsableIP(ip.Unmap()); err != nil && !ip.IsUnspecified() {
 			return err
 		}
 	}

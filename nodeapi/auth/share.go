@@ -123,7 +123,7 @@ func (s *slots) acquireSlot(ctx context.Context, client string) error {
 	defer s.mu.Unlock()
 	if at := slices.Index(l.waiting, granted); at >= 0 {
 		l.waiting = slices.Delete(l.waiting, at, at+1)
-		s.removeIdle(l)
+		s.removeIdleClient(l)
 	} else {
 		s.endReview(l)
 	}
@@ -147,7 +147,7 @@ func (s *slots) releaseSlot(client string) {
 func (s *slots) endReview(queue *clientQueue) {
 	s.running--
 	queue.running--
-	s.removeIdle(queue)
+	s.removeIdleClient(queue)
 	s.grantSlots()
 }
 
@@ -165,13 +165,13 @@ func (s *slots) grantSlots() {
 		l.waiting = slices.Delete(l.waiting, 0, 1)
 		s.running++
 		l.running++
-		s.removeIdle(l)
+		s.removeIdleClient(l)
 	}
 }
 
-// removeIdle removes a client from the turn order if none of its reviews waits. It deletes the client if none of its reviews
+// removeIdleClient removes a client from the turn order if none of its reviews waits. It deletes the client if none of its reviews
 // runs either.
-func (s *slots) removeIdle(queue *clientQueue) {
+func (s *slots) removeIdleClient(queue *clientQueue) {
 	if len(queue.waiting) > 0 {
 		return
 	}

@@ -116,9 +116,9 @@ func (s *schedule) registerAttempted(now time.Time, err error) {
 	s.nextRegister = now.Add(registerBackoff.After(s.registerFailures))
 }
 
-// nodeDeleted sets the time at which a deleted Node is registered again. The delay grows with the number of consecutive
+// delayReregistration sets the time at which a deleted Node is registered again. The delay grows with the number of consecutive
 // deletions.
-func (s *schedule) nodeDeleted(now time.Time, deletions int) {
+func (s *schedule) delayReregistration(now time.Time, deletions int) {
 	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
 }
 

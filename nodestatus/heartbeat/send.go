@@ -247,7 +247,7 @@ func (l *loop) handleDeleted(now time.Time) {
 	l.deletions++
 	consequence := "status reports and lease renewals stop until it is created again or the agent restarts"
 	if l.r.opts.Reregister {
-		l.schedule.nodeDeleted(now, l.deletions)
+		l.schedule.delayReregistration(now, l.deletions)
 		consequence = fmt.Sprintf("registering it again in %s", l.schedule.nextRegister.Sub(now).Round(time.Second))
 	}
 	l.r.opts.Logger.Error("node object was deleted: "+consequence, "node", l.r.name)
