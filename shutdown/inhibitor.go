@@ -111,8 +111,8 @@ func New(opts Options) (*Inhibitor, error) {
 	return i, nil
 }
 
-// ShuttingDown reports whether the machine is shutting down. While it returns true, [Inhibitor.Admit] rejects every pod, and
-// the caller must report the node as not ready.
+// ShuttingDown reports whether the machine is shutting down. While it returns true, [Inhibitor.Admit] returns an error for
+// every pod, and the caller must report the node as not ready.
 func (i *Inhibitor) ShuttingDown() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
