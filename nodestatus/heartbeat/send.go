@@ -32,9 +32,9 @@ type outcome struct {
 	attempts int
 }
 
-// buildRequest returns a function that sends a request of this kind, or nil for requestNone. changed is true if the status
-// differs from the status at the API server. The function runs on another goroutine, and shares no mutable state with the
-// loop.
+// buildRequest returns a function that sends a request of this kind, or nil for requestNone. The argument changed is true if
+// the status differs from the status at the API server. The function runs on another goroutine, and shares no mutable state
+// with the loop.
 func (l *loop) buildRequest(kind request, changed bool) func(context.Context) outcome {
 	r, previous, announced := l.r, l.serverNode, l.announced
 	switch kind {
