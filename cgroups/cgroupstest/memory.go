@@ -98,51 +98,7 @@ func (t *Tree) countThrottled(cgroup *node, more int64) {
 func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (got int64) {
 	bytes = t.roundToPages(bytes)
 	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
-		got += t.reclaimCache(cgroup, bytes-got, 0, noLimit, pass)
+		got += t.reclaimCache(cgroup, bytes-got, pass)
 	}
 	return got + t.swapOut(cgroup, bytes-got)
-}
-
-// reclaimPass selects the page cache that reclaimCache takes.
-type reclaimPass struct {
-	includeActive bool // include active cache
-	includeLow    bool // include cache protected by memory.low
-}
-
-// protectedBytes returns the memory of n that is protected from reclaim: by memory.min, and by memory.low unless minOnly is true.
-func (n *node) protectedBytes(minOnly bool) float64 {
-	bytes := n.limits.memoryMin
-	if !minOnly {
-		bytes = max(bytes, n.limits.memoryLow)
-	}
-	return float64(min(bytes, n.usage.memory))
-}
-
-// reclaimCache frees up to the given bytes of page cache in cgroup and its descendants, and returns the freed bytes. cgroup keeps
-// at least keep bytes of memory. Its children together keep at most share bytes, divided in proportion to their protection.
-func (t *Tree) reclaimCache(cgroup *node, bytes, keep, share int64, pass reclaimPass) (got int64) {
-	bytes = min(bytes, cgroup.usage.memory-keep)
-	if bytes <= 0 || cgroup.usage.cache == 0 {
-		return 0
-	}
-	cache := cgroup.cache
-	if !pass.includeActive {
-		cache -= cgroup.active
-	}
-	if got = min(bytes, cache); got > 0 {
-		cgroup.addCache(-got)
-		if pass.includeLow && cgroup.limits.memoryLow > 0 {
-			t.countEvent(cgroup, func(e *cgroups.MemoryEvents) { e.Low++ })
-		}
-	}
-	var asked float64
-	for _, c := range cgroup.children {
-		asked += c.protectedBytes(pass.includeLow)
-	}
-	scale := min(1, float64(share)/max(1, asked))
-	for _, c := range cgroup.children {
-		keep := int64(c.protectedBytes(pass.includeLow) * scale)
-		got += t.reclaimCache(c, bytes-got, keep, keep, pass)
-	}
-	return got
 }
