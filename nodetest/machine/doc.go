@@ -31,6 +31,8 @@
 //     allocation failed, and the kernel killed a second one; in the other two victims were nearly equal.
 //   - Memory above memory.high: within 10 % from the second second on.
 //
+// published_test.go reproduces figures of the kernel's documentation: memory protection, CPU bandwidth and oom_score_adj.
+//
 // # Limits of the model
 //
 // Those of package cgroupstest, and:
