@@ -78,23 +78,23 @@ func (r *Reviewer) SetHang(hang bool) {
 	r.hang = hang
 }
 
-// SetHangTokens sets whether token reviews block until their contexts end. Access reviews still work.
+// SetHangTokens sets whether token reviews block until their contexts end. It does not affect access reviews.
 func (r *Reviewer) SetHangTokens(hang bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hangTokens = hang
 }
 
-// SetPace limits the rate of reviews, like a client with a rate limit. They complete one after another, and each is the time
-// between two of them. Zero removes the limit.
-func (r *Reviewer) SetPace(each time.Duration) {
+// SetPace limits the rate of reviews, like a client with a rate limit: two reviews complete at least interval apart. Zero
+// removes the limit.
+func (r *Reviewer) SetPace(interval time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pace = each
+	r.pace = interval
 }
 
-// TakeReviews returns the reviews since the last call, in order. A token review is its token; an access review is USER VERB
-// SUBRESOURCE.
+// TakeReviews returns the reviews since its last call, in order. A token review is returned as its token, and an access
+// review as "USER VERB SUBRESOURCE".
 func (r *Reviewer) TakeReviews() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +103,8 @@ func (r *Reviewer) TakeReviews() []string {
 	return asked
 }
 
-// beginReview records a review, and then waits, blocks or returns an error, as the setters of the Reviewer configured. token is
-// true for a token review.
+// beginReview records a review, and then waits, blocks or fails as SetPace, SetHang, SetHangTokens and SetError have
+// configured. token is true for a token review.
 func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) error {
 	r.mu.Lock()
 	r.reviews = append(r.reviews, review)
@@ -128,10 +128,10 @@ func (r *Reviewer) beginReview(ctx context.Context, review string, token bool) e
 	return err
 }
 
-// Tokens returns the TokenReview client of the reviewer, for package nodeapi/auth.
+// Tokens returns a client for TokenReviews, for package nodeapi/auth. The reviewer answers its requests.
 func (r *Reviewer) Tokens() Tokens { return Tokens{r} }
 
-// Access returns the SubjectAccessReview client of the reviewer, for package nodeapi/auth.
+// Access returns a client for SubjectAccessReviews, for package nodeapi/auth. The reviewer answers its requests.
 func (r *Reviewer) Access() Access { return Access{r} }
 
 // Tokens implements the TokenReview API. Create one with [Reviewer.Tokens].
@@ -155,7 +155,8 @@ func (t Tokens) Create(
 // Access implements the SubjectAccessReview API. Create one with [Reviewer.Access].
 type Access struct{ r *Reviewer }
 
-// Create returns a copy of review with the decision: the action is permitted if the user has a matching rule.
+// Create returns a copy of review with the decision of the reviewer. The action is permitted if one of the user's rules has
+// its verb and subresource.
 func (a Access) Create(
 	ctx context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
 ) (*authorizationv1.SubjectAccessReview, error) {
