@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// checkInitFunctions reports each func init. Importing a package must not have an effect.
+// checkInitFunctions reports each func init, because importing a package must not have an effect.
 func checkInitFunctions(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {
@@ -25,7 +25,8 @@ func checkInitFunctions(t *Tree) (found []Complaint) {
 }
 
 // checkGlobals reports package-level variables whose values can be changed. It permits errors, compiled expressions and
-// templates, embedded files, and interface assertions. Another read-only table needs a comment nolint:gochecknoglobals.
+// templates, embedded files, and interface assertions. For any other read-only variable, the line needs a comment
+// nolint:gochecknoglobals.
 func checkGlobals(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		excused := t.linesWithComment(f, "//nolint:gochecknoglobals // ")
@@ -44,7 +45,7 @@ func checkGlobals(t *Tree) (found []Complaint) {
 	return found
 }
 
-// mutableVariables returns the names in the variable declaration d whose values can be changed after initialization.
+// mutableVariables returns those names in the variable declaration d whose values can be changed after initialization.
 func mutableVariables(d *ast.GenDecl) (names []*ast.Ident) {
 	for _, spec := range d.Specs {
 		s, _ := spec.(*ast.ValueSpec)
@@ -70,7 +71,7 @@ func (t *Tree) linesWithComment(f *File, prefix string) map[int]bool {
 	return lines
 }
 
-// rawComment returns the complete text of doc. Unlike the method Text, it includes directives such as go:embed.
+// rawComment returns the complete text of doc, including directives such as go:embed, which doc.Text omits.
 func rawComment(doc *ast.CommentGroup) string {
 	var b strings.Builder
 	if doc != nil {
@@ -81,7 +82,7 @@ func rawComment(doc *ast.CommentGroup) string {
 	return b.String()
 }
 
-// isImmutable reports whether e is a call, for example of errors.New, whose result cannot be changed.
+// isImmutable reports whether the expression e is a call whose result cannot be changed, for example of errors.New.
 func isImmutable(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -94,8 +95,8 @@ func isImmutable(e ast.Expr) bool {
 	return false
 }
 
-// checkContexts reports context.Background and context.TODO outside of commands and tests, because the caller cannot cancel these
-// contexts.
+// checkContexts reports uses of context.Background and context.TODO outside of commands and tests, because the caller cannot
+// cancel these contexts.
 func checkContexts(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		pkg := importName(f.Go, "context")
@@ -111,8 +112,8 @@ func checkContexts(t *Tree) (found []Complaint) {
 	return found
 }
 
-// importName returns the name by which the code of f refers to the package importPath, which f imports. It returns "" if f does
-// not import the package.
+// importName returns the name by which the code in f refers to the package importPath. It returns "" if f does not import
+// the package.
 func importName(f *ast.File, importPath string) string {
 	for _, spec := range f.Imports {
 		switch p, _ := strconv.Unquote(spec.Path.Value); {
@@ -129,8 +130,8 @@ func importName(f *ast.File, importPath string) string {
 // constructorName matches the names of constructors.
 var constructorName = regexp.MustCompile(`^(New|Open|Dial)([A-Z0-9]|$)`)
 
-// checkConstructors reports constructors that start a goroutine, which the caller could not stop. It checks only the body of the
-// constructor for go statements and calls of a method Go, not the functions that the body calls.
+// checkConstructors reports constructors that start a goroutine, because the caller could not stop it. It searches the body
+// of a constructor for go statements and calls of a method Go, but not the functions that the body calls.
 func checkConstructors(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {

@@ -39,8 +39,8 @@ type listedPackage struct {
 	}
 }
 
-// LoadClosure runs go list in the directory dir of a module, and returns the third-party dependencies of each package when built
-// for Linux. Packages of golang.org/x/sys do not count, because they extend the standard library.
+// LoadClosure runs go list in the directory dir of a module. It returns the third-party dependencies of each package in a
+// build for Linux. Packages of golang.org/x/sys do not count, because they extend the standard library.
 func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-json=ImportPath,Standard,Imports,Module", "./...")
 	cmd.Dir = dir
@@ -71,8 +71,8 @@ func LoadClosure(ctx context.Context, dir string) (Closure, error) {
 	return closure, nil
 }
 
-// thirdPartyDependencies returns all third-party packages that the package root imports directly or indirectly. graph has the
-// imports of each package.
+// thirdPartyDependencies returns the third-party packages that the package root imports, directly or indirectly. graph
+// contains the imports of all packages.
 func thirdPartyDependencies(graph map[string]listedPackage, root string) (deps []Dependency) {
 	seen := map[string]bool{root: true}
 	for queue := []string{root}; len(queue) > 0; {
@@ -91,8 +91,8 @@ func thirdPartyDependencies(graph map[string]listedPackage, root string) (deps [
 	return deps
 }
 
-// CheckBudgets reports each package that has more third-party dependencies in closure than the policy permits. The complaint
-// lists the modules of these dependencies.
+// CheckBudgets reports each package that has more third-party dependencies in closure than the policy permits, and lists the
+// modules of these dependencies.
 func (p *Policy) CheckBudgets(closure Closure) (found []Complaint) {
 	for _, name := range slices.Sorted(maps.Keys(closure)) {
 		deps := closure[name]

@@ -31,9 +31,9 @@ var (
 	pinned = regexp.MustCompile(`\((?:conformance: ([^()/]+)(?:/([^()]+))?|no conformance case: \S.*)\)$`)
 )
 
-// checkDifferences checks the documentation of differences from Kubernetes. A package comment may have at most maxDifferences
-// items. An item of a differences file must name an existing conformance case, or a reason for having none. A differences file
-// must list each difference that the tests of package conformance permit.
+// checkDifferences checks the documentation of differences from Kubernetes. A package comment may list at most
+// maxDifferences differences. Each item of a differences file must name an existing conformance case, or a reason for having
+// none. Each difference that the tests of package conformance permit must be in a differences file.
 func checkDifferences(t *Tree) (found []Complaint) {
 	comments := map[string]*File{} // by directory: the file with the package comment
 	sources := map[string]bool{}   // directories of packages
@@ -68,8 +68,8 @@ func checkDifferences(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkDifferencesFile returns the complaints about the items of the differences file f. cases has the existing conformance
-// cases. It adds the cases that the items name to named.
+// checkDifferencesFile returns the complaints about the differences file f. cases contains the existing conformance cases.
+// The cases to which the file refers are added to named.
 func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Complaint) {
 	number := 0
 	for line := range strings.Lines(f.Text) {
@@ -95,8 +95,8 @@ func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Compla
 	return found
 }
 
-// checkConformanceNames reports each difference that package conformance permits and that is not in named. Such a difference is a
-// composite literal with the fields Name and Reason. named has the cases that the differences files name.
+// checkConformanceNames reports each difference that package conformance permits, but that no differences file names. Such a
+// difference is a composite literal with the fields Name and Reason. named contains the names in the differences files.
 func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
 		ast.Inspect(f.Go, func(n ast.Node) bool {
@@ -114,8 +114,8 @@ func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) 
 	return found
 }
 
-// literalField returns the value of the field in the composite literal list. ok is false if the field is missing or its value is
-// not a string literal.
+// literalField returns the value of a field in a composite literal. ok is false if the field is missing or its value is not
+// a string literal.
 func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	for _, element := range list.Elts {
 		pair, isPair := element.(*ast.KeyValueExpr)
@@ -131,8 +131,8 @@ func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	return "", false
 }
 
-// conformanceCases returns the names that a conformance case may have: the names of all tests in package conformance, and "/"
-// with each string in their code. Each string may be the name of a subtest.
+// conformanceCases returns all names that a conformance case can have. These are the names of the tests in package
+// conformance, and "/" with each string in the code of the tests, which may be the name of a subtest.
 func (t *Tree) conformanceCases() map[string]bool {
 	cases := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
@@ -151,10 +151,10 @@ func (t *Tree) conformanceCases() map[string]bool {
 	return cases
 }
 
-// goCaseName returns name as the go command prints it in the name of a subtest, with underscores for spaces.
+// goCaseName returns name in the form in which the go command prints the name of a subtest, with underscores for spaces.
 func goCaseName(name string) string { return strings.ReplaceAll(name, " ", "_") }
 
-// countDifferences returns the number of list items under the heading about differences in the package comment doc.
+// countDifferences returns the number of list items in the section about differences of the package comment doc.
 func countDifferences(doc string) (n int) {
 	section := false
 	for line := range strings.Lines(doc) {

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// checkPackageComments reports each package that has no package comment, or that has several.
+// checkPackageComments reports each package without a package comment, and each package with several. It also reports
+// comments that do not begin with "Package NAME".
 func checkPackageComments(t *Tree) (found []Complaint) {
 	carriers := map[string][]string{}
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
@@ -35,8 +36,8 @@ func checkPackageComments(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkExportedDocs reports exported types, functions, methods, constants and variables that have no comment. Constants or
-// variables of one group can share a comment. Struct fields, and the method of an interface with only one, need no comment.
+// checkExportedDocs reports exported types, functions, methods, constants and variables without a comment. The constants or
+// variables of a group can share a comment. Struct fields need no comment, and neither does the only method of an interface.
 func checkExportedDocs(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		missing := func(pos token.Pos, kind, name string) {
@@ -58,7 +59,7 @@ func checkExportedDocs(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkSpecDocs calls missing for each exported name without a comment in spec, a specification of the declaration d.
+// checkSpecDocs calls missing for each exported name without a comment in spec, which is a part of the declaration d.
 func checkSpecDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, kind, name string)) {
 	switch s := spec.(type) {
 	case *ast.TypeSpec:
@@ -88,8 +89,8 @@ func checkSpecDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, ki
 	}
 }
 
-// funcName returns the name of d: "F" for a function and "T.M" for a method. exported is true if the name, and for a method also
-// the type, is exported.
+// funcName returns the name of a function as "F" and that of a method as "T.M". exported is true if this name is exported.
+// For a method, its type must be exported too.
 func funcName(d *ast.FuncDecl) (name string, exported bool) {
 	if d.Recv == nil {
 		return d.Name.Name, d.Name.IsExported()

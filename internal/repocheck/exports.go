@@ -17,13 +17,13 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// UnusedExports returns the exported names of the public packages of the module at dir that have no visible user, as
-// "package.Name" or "package.Type.Method". A user is an example or a package outside of the area of the name. An area is a
-// directory at the root of the module, and tests are no users.
+// UnusedExports returns the exported names of the public packages in the module at dir that have no user, as "package.Name"
+// or "package.Type.Method". A user is an example, or a package in another directory at the root of the module. Tests are not
+// users.
 //
-// A name is also used if the declaration of a used name mentions it, or if it is a constant of a used type. A method is also used
-// if an interface of this module, or of a package that it imports, has a method of that name: code can then call it through the
-// interface.
+// A name is also used if the declaration of a used name mentions it, or if it is a constant of a used type. A method is also
+// used if code can call it through an interface: an interface of this module, or of a package that it imports, has a method
+// of that name.
 func UnusedExports(ctx context.Context, dir string) ([]string, error) {
 	loaded, err := packages.Load(&packages.Config{
 		Context: ctx, Dir: dir, Tests: true,
@@ -65,8 +65,8 @@ type exportUse struct {
 	seen    map[types.Type]bool
 }
 
-// isPublic reports whether the package path is part of the public API: other modules can import it, and it is no example, tool or
-// test.
+// isPublic reports whether the package path is part of the public API. Other modules can import such a package, and it is no
+// example, tool or test.
 func (u *exportUse) isPublic(path string) bool {
 	switch {
 	case path == u.module, strings.Contains(path+"/", "/internal/"), strings.HasSuffix(path, ".test"), strings.HasSuffix(path, "_test"):
@@ -76,7 +76,8 @@ func (u *exportUse) isPublic(path string) bool {
 	return area != "examples" && area != "hack" && area != "tools"
 }
 
-// rootDir returns the first directory in path below the module, such as "cri". It returns "" for a package of another module.
+// rootDir returns the directory at the root of the module that contains the package path, such as "cri". It returns "" for a
+// package of another module.
 func (u *exportUse) rootDir(path string) string {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "_test"), u.module+"/")
 	if !ok {
@@ -86,7 +87,7 @@ func (u *exportUse) rootDir(path string) string {
 	return first
 }
 
-// collectNames adds the exported names of package p to u.names.
+// collectNames adds the exported names of the package p to u.names.
 func (u *exportUse) collectNames(p *types.Package) {
 	for _, name := range p.Scope().Names() {
 		o := p.Scope().Lookup(name)
@@ -104,7 +105,7 @@ func (u *exportUse) collectNames(p *types.Package) {
 	}
 }
 
-// methodsOf yields the methods that are declared for the type t.
+// methodsOf yields the methods that are declared for a type.
 func methodsOf(t *types.TypeName) func(func(*types.Func) bool) {
 	return func(yield func(*types.Func) bool) {
 		if named, ok := t.Type().(*types.Named); ok {
@@ -117,8 +118,8 @@ func methodsOf(t *types.TypeName) func(func(*types.Func) bool) {
 	}
 }
 
-// collectInterfaces adds to u.methods the names of all methods of interfaces that p declares or that the packages imported by p
-// declare. Methods with such names can be called through an interface.
+// collectInterfaces adds the names of all interface methods to u.methods that p, or a package imported by p, declares. A
+// method with such a name can be called through an interface.
 func (u *exportUse) collectInterfaces(p *packages.Package) {
 	scopes := []*types.Scope{p.Types.Scope()}
 	for _, imported := range p.Types.Imports() {
@@ -138,7 +139,8 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 	}
 }
 
-// collectUses marks the names to which the code of p refers as used, if p is a user as [UnusedExports] defines it.
+// collectUses marks the names to which the code of p refers as used. It skips code that is no user as defined at
+// [UnusedExports].
 func (u *exportUse) collectUses(p *packages.Package) {
 	area := u.rootDir(p.PkgPath)
 	for _, file := range p.Syntax {
@@ -165,8 +167,8 @@ func (u *exportUse) collectUses(p *packages.Package) {
 	}
 }
 
-// collectMethods adds the names of the methods of i to u.methods. It is called for unnamed interface types too, such as in a type
-// assertion.
+// collectMethods adds the names of the methods of an interface type to u.methods. The type may be unnamed, for example in a
+// type assertion.
 func (u *exportUse) collectMethods(i *ast.InterfaceType) {
 	for _, m := range i.Methods.List {
 		for _, name := range m.Names {
@@ -175,13 +177,13 @@ func (u *exportUse) collectMethods(i *ast.InterfaceType) {
 	}
 }
 
-// isExampleHelper reports whether file contains testable examples: its name starts with "example_". All code in such a file
-// counts as part of an example.
+// isExampleHelper reports whether the name of the file starts with "example_". All code in such a file counts as part of an
+// example.
 func isExampleHelper(p *packages.Package, file *ast.File) bool {
 	return strings.HasPrefix(filepath.Base(p.Fset.Position(file.Pos()).Filename), "example_")
 }
 
-// markUsed records that o is used, and with it the types and names that the declaration of o mentions.
+// markUsed records that o is used. It also records this for the types and names that the declaration of o mentions.
 func (u *exportUse) markUsed(o types.Object) {
 	k := objectKey(o)
 	if u.used[k] {
@@ -246,7 +248,7 @@ func (u *exportUse) markType(t types.Type) {
 	}
 }
 
-// unusedNames returns the exported names of public packages that have no user, sorted.
+// unusedNames returns the exported names of public packages that are not used, sorted.
 func (u *exportUse) unusedNames() (names []string) {
 	for name, o := range u.names {
 		if c, ok := o.(*types.Const); ok {
@@ -265,8 +267,8 @@ func (u *exportUse) unusedNames() (names []string) {
 	return names
 }
 
-// objectKey returns a unique name of o in the module. When a package is loaded a second time for its tests, the copy of o there
-// has the same name.
+// objectKey returns the unique name of o in the module. A package can be loaded a second time for its tests. The copy of o
+// in the second package has the same name.
 func objectKey(o types.Object) string {
 	if o.Pkg() == nil {
 		return o.Name()

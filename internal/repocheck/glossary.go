@@ -61,8 +61,8 @@ func ParseGlossary(text string) (*Glossary, error) {
 	return g, nil
 }
 
-// Check reports each forbidden word in Go files and Markdown files of t: in comments, strings, identifiers and file names. It
-// skips test data and the files in except.
+// Check reports each forbidden word in the Go and Markdown files of t: in comments, strings, identifiers and file names. It
+// skips test data and the files whose paths are in except.
 func (g *Glossary) Check(t *Tree, except ...string) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
@@ -88,8 +88,8 @@ func (g *Glossary) Check(t *Tree, except ...string) (found []Complaint) {
 	return found
 }
 
-// findWords calls complain for each forbidden word in text: at is its offset, say is the replacement, and words is the text that
-// matched.
+// findWords calls complain for each forbidden word in text. It passes the offset of the word, its replacement, and the text
+// that matched.
 func (g *Glossary) findWords(text string, complain func(at int, say, words string)) {
 	if !g.all.MatchString(text) {
 		return
@@ -105,12 +105,12 @@ func (g *Glossary) findWords(text string, complain func(at int, say, words strin
 // commentMark matches the start of a comment line.
 var commentMark = regexp.MustCompile(`(?m)^([ \t]*)//`)
 
-// isMarkdown reports whether f is a Markdown file that is no test data.
+// isMarkdown reports whether f is a Markdown file, but not test data.
 func (f *File) isMarkdown() bool {
 	return strings.HasSuffix(f.Path, ".md") && !slices.Contains(strings.Split(f.Path, "/"), "testdata")
 }
 
-// checkNames calls complain for each identifier of the Go file f that contains a forbidden word, once per identifier.
+// checkNames calls complain once for each identifier in the Go file f that contains a forbidden word.
 func (g *Glossary) checkNames(t *Tree, f *File, complain func(line int, say, words string)) {
 	if f.Go == nil {
 		return
@@ -125,7 +125,8 @@ func (g *Glossary) checkNames(t *Tree, f *File, complain func(line int, say, wor
 	})
 }
 
-// splitName separates the words of an identifier by spaces: "exit Code" for both exitCode and exit_Code.
+// splitName separates the words of an identifier by spaces. For example, it returns "exit Code" for exitCode and for
+// exit_Code.
 func splitName(name string) string {
 	return wordStart.ReplaceAllString(strings.ReplaceAll(name, "_", " "), "$1$3 $2$4")
 }

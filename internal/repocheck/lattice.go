@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// CheckImports reports each import that the policy does not grant, and each package for which the policy has no line. It checks
-// the files for all operating systems. Nested modules are skipped.
+// CheckImports reports each import that the policy does not grant, and each package without a line in the policy. It checks
+// the files for all operating systems, but skips nested modules.
 func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	unknown := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return !f.Nested }) {
@@ -31,8 +31,8 @@ func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkImport checks the import spec of the file f. g is the grant for the package of f. The bool is true if the import is
-// forbidden, and the Complaint is valid only then.
+// checkImport returns a complaint and true if an import in the file f is forbidden. spec is the import, and g is the grant
+// for the package of f.
 func (p *Policy) checkImport(t *Tree, f *File, spec *ast.ImportSpec, g grant) (Complaint, bool) {
 	full, err := strconv.Unquote(spec.Path.Value)
 	if err != nil { // the parser has checked the syntax
@@ -54,7 +54,8 @@ func (p *Policy) checkImport(t *Tree, f *File, spec *ast.ImportSpec, g grant) (C
 	return t.complaintAt(f, spec.Pos(), "imports %s, which the policy does not grant to %s", name, f.Dir()), true
 }
 
-// localPath returns importPath relative to the module of t, and true for own. For a package of another module, own is false.
+// localPath returns importPath relative to the module of t. own is false, and the path is unchanged, if the package belongs
+// to another module.
 func (t *Tree) localPath(importPath string) (name string, own bool) {
 	if importPath == t.Module {
 		return ".", true
@@ -63,12 +64,13 @@ func (t *Tree) localPath(importPath string) (name string, own bool) {
 	return name, own
 }
 
-// isRelated reports whether a and b are the same directory, or one is below the other.
+// isRelated reports whether the directories a and b are equal or one is below the other.
 func isRelated(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-// isStandard reports whether importPath is a package of the standard library: its first element contains no dot.
+// isStandard reports whether the package importPath belongs to the standard library. The first element of such a path
+// contains no dot.
 func isStandard(importPath string) bool {
 	first, _, _ := strings.Cut(importPath, "/")
 	return !strings.Contains(first, ".")

@@ -13,8 +13,8 @@ import (
 // logKey matches a valid key of a log line.
 var logKey = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-// checkLogKeys reports keys of log attributes that are not in lowerCamel, and the key err, which must be error. Uniform keys make
-// the log of an agent easier to search.
+// checkLogKeys reports keys of log attributes that are not in lowerCamel. It also reports the key err, because errors are
+// logged with the key error. Uniform keys make the logs of agents easier to search.
 func checkLogKeys(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		slog := importName(f.Go, "log/slog")
@@ -33,8 +33,8 @@ func checkLogKeys(t *Tree) (found []Complaint) {
 	return found
 }
 
-// logKeysOf returns the literal keys of log attributes in n. n may be a call that logs, a call that creates an attribute, or a
-// list of log arguments. slog is the name by which the file refers to package log/slog.
+// logKeysOf returns the keys in the syntax node n that are string literals. n may be a call that logs, a call that creates a
+// log attribute, or a list of log arguments. slog is the name by which the file refers to package log/slog.
 func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	if list, ok := n.(*ast.CompositeLit); ok {
 		array, ok := list.Type.(*ast.ArrayType)
@@ -61,8 +61,8 @@ func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	return literalKeys(call.Args[message+1:])
 }
 
-// elementType returns the name of the element type of array. isName is false if that type is not a plain name, or if ok, the
-// result of the type assertion for array, is false.
+// elementType returns the name of the element type of array. isName is false if that type has no plain name. The caller
+// passes both results of its type assertion: isName is also false if ok is false.
 func elementType(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	if !ok {
 		return "", false
@@ -88,8 +88,8 @@ var attributes = map[string]bool{ //nolint:gochecknoglobals // only read
 	"Duration": true, "Time": true,
 }
 
-// literalKeys returns the keys that are string literals in args, a list of alternating keys and values. An slog.Attr in args
-// stands for both a key and its value.
+// literalKeys returns the string literals among the keys in args. args alternates keys and values, but an slog.Attr stands
+// for both.
 func literalKeys(args []ast.Expr) (keys []*ast.BasicLit) {
 	for i := 0; i < len(args); {
 		key := stringLiteral(args[i])

@@ -12,7 +12,7 @@ import (
 // the struct.
 const optionLines = 2
 
-// checkOptionDocs reports fields of exported Options structs whose comment has more than optionLines lines.
+// checkOptionDocs reports each field of an exported Options struct whose comment has more than optionLines lines.
 func checkOptionDocs(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		for _, decl := range f.Go.Decls {

@@ -61,7 +61,7 @@ func ParsePolicy(text string) (*Policy, error) {
 	return p, nil
 }
 
-// parseLine adds line, which is neither empty nor a comment, to the policy.
+// parseLine adds one line to the policy. The line must not be empty or a comment.
 func (p *Policy) parseLine(line string) error {
 	if name, patterns, ok := strings.Cut(line, "="); ok {
 		words, err := p.expandGroups(patterns)
@@ -93,7 +93,7 @@ func (p *Policy) parseLine(line string) error {
 	return nil
 }
 
-// parseGrant adds the line "packages: words", which grants the imports words to each of packages.
+// parseGrant adds a grant to the policy: each of the packages may import the packages in words.
 func (p *Policy) parseGrant(packages, words []string) error {
 	limit := -1
 	if i := slices.Index(packages, "max"); i >= 0 {
@@ -118,7 +118,7 @@ func (p *Policy) parseGrant(packages, words []string) error {
 	return nil
 }
 
-// expandGroups splits text at white space, and replaces each word that is the name of a group by the patterns of the group.
+// expandGroups returns the words in text. It replaces each word that is the name of a group by the patterns of the group.
 func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 	for word := range strings.FieldsSeq(text) {
 		group, ok := p.groups[word]
@@ -134,8 +134,8 @@ func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 	return patterns, nil
 }
 
-// findGrant returns the grant for the directory dir, which belongs to the longest pattern that matches dir. ok is false if no
-// pattern matches.
+// findGrant returns the grant for the directory dir. If several patterns match, it returns the grant of the longest. ok is
+// false if no pattern matches.
 func (p *Policy) findGrant(dir string) (granted grant, ok bool) {
 	if g, ok := p.grants[dir]; ok {
 		return g, true
@@ -148,7 +148,7 @@ func (p *Policy) findGrant(dir string) (granted grant, ok bool) {
 	return grant{}, false
 }
 
-// matchesAny reports whether at least one of patterns matches the package path name.
+// matchesAny reports whether at least one pattern matches the package path name.
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		below, wide := strings.CutSuffix(p, "/...")

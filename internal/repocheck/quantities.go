@@ -16,8 +16,8 @@ const (
 	resourcePackage = "k8s.io/apimachinery/pkg/api/resource"
 )
 
-// checkQuantities reports code that parses a resource quantity without internal/quantity, whose parser limits the time. It
-// permits string literals, tests, test kits and command-line flags.
+// checkQuantities reports code that parses a resource quantity without internal/quantity, which limits the time for parsing.
+// It permits string literals, tests, test kits and command-line flags.
 func checkQuantities(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool {
 		return !f.IsTest() && !f.Nested && f.Dir() != quantityDir && !strings.HasSuffix(f.Dir(), "test")
@@ -45,7 +45,7 @@ func checkQuantities(t *Tree) (found []Complaint) {
 	return found
 }
 
-// constantArguments returns the called functions, as expressions in f, of all calls whose only argument is a string literal.
+// constantArguments returns the called function of each call in f whose only argument is a string literal.
 func constantArguments(f *ast.File) map[ast.Expr]bool {
 	calls := map[ast.Expr]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {

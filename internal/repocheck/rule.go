@@ -16,8 +16,8 @@ type Rule struct {
 	Check func(*Tree) []Complaint
 }
 
-// Rules returns all rules that need no configuration. Examples of violations and of permitted code are in testdata/NAME.txtar for
-// each rule.
+// Rules returns all rules that need no configuration. For each rule, testdata/NAME.txtar has examples of violations and of
+// permitted code.
 func Rules() []Rule {
 	return []Rule{
 		{"parse", func(t *Tree) []Complaint { return t.parseErrors }},
@@ -44,8 +44,8 @@ const (
 	shellHeader = "# SPDX-FileCopyrightText: The nodeagent Authors\n# SPDX-License-Identifier: Apache-2.0\n"
 )
 
-// checkHeaders reports each file without the licence header. It reads the text of the file, so that a file with a syntax error is
-// checked too.
+// checkHeaders reports each file without the licence header. It reads the text of the file, so that it also checks a file
+// with a syntax error.
 func checkHeaders(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
@@ -64,7 +64,7 @@ func checkHeaders(t *Tree) (found []Complaint) {
 // vagueName matches file and package names without a meaning.
 var vagueName = regexp.MustCompile(`^(utils?|helpers?|common|misc|types|base|managers?)$`)
 
-// checkVagueNames reports each package and file whose name does not describe the content, such as util.
+// checkVagueNames reports each package and file with a name that does not describe its content, such as util.
 func checkVagueNames(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]
@@ -82,7 +82,7 @@ func checkVagueNames(t *Tree) (found []Complaint) {
 // machinePath matches an absolute path in a directory that exists on some machines only.
 var machinePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=:(])/(?:home|Users|work|mnt|farm)/[\\w.-]+")
 
-// checkMachinePaths reports paths in the text of files that exist only on one machine, such as home directories.
+// checkMachinePaths reports paths in the text of files that exist only on some machines, such as home directories.
 func checkMachinePaths(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]

@@ -49,7 +49,7 @@ func ParseSizes(text string) (*Sizes, error) {
 	return s, nil
 }
 
-// parseLine adds line, which is neither empty nor a comment, to the limits or exceptions.
+// parseLine adds one line to the limits or exceptions. The line must not be empty or a comment.
 func (s *Sizes) parseLine(line string) error {
 	left, right, ok := strings.Cut(line, ":")
 	left, right = strings.TrimSpace(left), strings.TrimSpace(right)
@@ -72,8 +72,8 @@ func (s *Sizes) parseLine(line string) error {
 	return nil
 }
 
-// Check reports each file with more lines than its limit. It also reports each exception for a file that would be within the
-// general limit.
+// Check reports each file with more lines than its limit. It also reports each exception that is not needed, because the
+// file is within the general limit.
 func (s *Sizes) Check(t *Tree) (found []Complaint) {
 	needed := map[string]bool{}
 	check := func(path, kind string, lines int) {

@@ -35,13 +35,13 @@ type File struct {
 	Nested bool      // is in a module below the root
 }
 
-// Dir returns the directory of the file relative to the repository, or "." for its root.
+// Dir returns the directory that contains the file, relative to the repository. It is "." for the root.
 func (f *File) Dir() string { return path.Dir(f.Path) }
 
 // IsTest reports whether f is a Go test file.
 func (f *File) IsTest() bool { return strings.HasSuffix(f.Path, "_test.go") }
 
-// IsMain reports whether f is part of a command: its package is main.
+// IsMain reports whether f belongs to a command, which means that its package is main.
 func (f *File) IsMain() bool { return f.Go != nil && f.Go.Name.Name == "main" }
 
 // Complaint is one violation of a rule.
@@ -59,8 +59,8 @@ func (c Complaint) String() string {
 	return fmt.Sprintf("%s:%d: %s", c.Path, c.Line, c.Text)
 }
 
-// Load reads all files of the repository fsys, except for .git and .lab, and parses the Go files. A syntax error is not an error
-// of Load: the first of [Rules] reports it.
+// Load reads all files of the repository except .git and .lab, and parses the Go files. Load does not return syntax errors:
+// the first of [Rules] reports them.
 func Load(fsys fs.FS) (*Tree, error) {
 	t := &Tree{fset: token.NewFileSet()}
 	var nested []string
@@ -97,7 +97,7 @@ func Load(fsys fs.FS) (*Tree, error) {
 	return t, nil
 }
 
-// parseFile returns the File with path name and content text. If it is Go source, it is parsed. A syntax error is added to
+// parseFile returns the File with this path and content, which it parses if it is Go source. It adds a syntax error to
 // t.parseErrors.
 func (t *Tree) parseFile(name, text string) File {
 	f := File{Path: name, Text: text}
@@ -113,7 +113,7 @@ func (t *Tree) parseFile(name, text string) File {
 	return f
 }
 
-// modulePath returns the module path in gomod, the content of a go.mod file, or "" if it has none.
+// modulePath returns the module path in the content of a go.mod file, or "" if it contains none.
 func modulePath(gomod string) string {
 	m := regexp.MustCompile(`(?m)^module\s+(\S+)`).FindStringSubmatch(gomod)
 	if m == nil {
@@ -133,7 +133,7 @@ func (t *Tree) Packages() (dirs []string) {
 	return slices.Compact(dirs)
 }
 
-// goFiles yields each Go file of t that has no syntax error and for which keep returns true.
+// goFiles yields each Go file of t for which keep returns true. It omits files with syntax errors.
 func (t *Tree) goFiles(keep func(*File) bool) func(yield func(*File) bool) {
 	return func(yield func(*File) bool) {
 		for i := range t.Files {
@@ -144,7 +144,7 @@ func (t *Tree) goFiles(keep func(*File) bool) func(yield func(*File) bool) {
 	}
 }
 
-// complaintAt returns a Complaint about the position pos in f, with the text that format and args yield.
+// complaintAt returns a Complaint about the position pos in f. Its text is format with args.
 func (t *Tree) complaintAt(f *File, pos token.Pos, format string, args ...any) Complaint {
 	return Complaint{Path: f.Path, Line: t.fset.Position(pos).Line, Text: fmt.Sprintf(format, args...)}
 }
