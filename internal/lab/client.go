@@ -35,8 +35,8 @@ func (l *Lab) newRuntimeClient() *runtimeClient {
 
 func (c *runtimeClient) closeConns() { c.http.CloseIdleConnections() }
 
-// invoke calls a unary method of the CRI runtime service and returns the encoded response. The request is empty, which is a valid
-// message of every type.
+// invoke calls a unary method of the CRI runtime service and returns the encoded response. It sends an empty request, which
+// is valid for every method.
 func (c *runtimeClient) invoke(ctx context.Context, method string) ([]byte, error) {
 	frame := make([]byte, 5) // uncompressed, of length 0
 	url := "http://cri/runtime.v1.RuntimeService/" + method
@@ -68,8 +68,8 @@ func (c *runtimeClient) invoke(ctx context.Context, method string) ([]byte, erro
 	return body[len(frame):], nil
 }
 
-// listIDs returns the IDs of all objects in the response of method, which is ListPodSandbox or ListContainers. In both responses
-// field 1 is repeated, and field 1 of each element is the ID.
+// listIDs calls ListPodSandbox or ListContainers, and returns the IDs of all objects in the response. In both responses,
+// field 1 is the repeated object, and field 1 of an object is its ID.
 func (c *runtimeClient) listIDs(ctx context.Context, method string) ([]string, error) {
 	reply, err := c.invoke(ctx, method)
 	if err != nil {
@@ -98,7 +98,8 @@ const (
 	wireFixed4 = 5
 )
 
-// firstField returns all values of field 1 in the protobuf message msg, in order. The values must be strings, bytes or messages.
+// firstField returns all values of field 1 in the encoded protobuf message msg, in order. The values must be strings, bytes
+// or messages.
 func firstField(msg []byte) ([][]byte, error) {
 	var values [][]byte
 	for len(msg) > 0 {

@@ -55,8 +55,8 @@ Root = %[16]q
 SystemdCgroup = false
 `
 
-// writeConfig writes the configuration files of containerd and of the pod network. With restrictOOMScore, containerd does not
-// lower OOM scores below its own, which the host may forbid. With portMappings, the network supports host ports.
+// writeConfig writes the configuration files of containerd and of the pod network. With restrictOOMScore, containerd does
+// not lower OOM scores below its own, because the host may forbid that. With portMappings, pods can have host ports.
 func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	conf := filepath.Join(l.Dir(), "cni", "net.d")
 	text := fmt.Sprintf(configText,
@@ -79,8 +79,8 @@ func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	return os.WriteFile(filepath.Join(conf, "10-lab.conflist"), list, 0o600)
 }
 
-// networkConfig returns the CNI configuration of the pod network: a bridge that has an address of the host, so that tests can
-// connect to pods. With portMappings it includes the plugin portmap.
+// networkConfig returns the CNI configuration of the pod network. The network is a bridge, which gets an IP address so that
+// tests on the host can connect to pods. With portMappings, it also has the plugin portmap.
 func (l *Lab) networkConfig(portMappings bool) map[string]any {
 	plugins := []map[string]any{{
 		"type":      "bridge",
@@ -101,14 +101,14 @@ func (l *Lab) networkConfig(portMappings bool) map[string]any {
 
 const cniVersion = "1.1.0"
 
-// networkName returns the name of the pod network, which is unique on the machine. Down finds the lab's CNI results and firewall
-// rules by it.
+// networkName returns the name of the pod network, which is unique on the machine. [Lab.Down] finds the CNI results and
+// firewall rules of the lab by this name.
 func (l *Lab) networkName() string { return "lab-" + l.record.ID }
 
 func (l *Lab) configPath() string { return filepath.Join(l.Dir(), "config.toml") }
 
-// runcRoot returns the directory in which runc stores the state of its containers.
+// runcRoot returns the directory in which runc stores the states of the lab's containers.
 func (l *Lab) runcRoot() string { return filepath.Join(l.StateDir(), "runc") }
 
-// addressDir returns the directory in which the CNI plugin host-local stores a file per assigned IP address.
+// addressDir returns the directory in which the CNI plugin host-local stores one file per assigned IP address.
 func (l *Lab) addressDir() string { return filepath.Join(l.Dir(), "cni", "addresses") }

@@ -22,8 +22,8 @@ const cniResults = "/var/lib/cni/results"
 // downTimeout limits Down, which takes a second and 0.1 s per container.
 const downTimeout = 2 * time.Minute
 
-// Down stops all processes and pods of the lab, and removes its files. It also works if the lab has crashed, has started only in
-// part, or does not exist.
+// Down stops all processes and pods of the lab, and removes its files. It also works after a crash or a partial start of the
+// lab, and if the lab does not exist.
 func (l *Lab) Down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
@@ -38,7 +38,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	return nil
 }
 
-// downIfOnDemand stops the lab, unless a call of [Up] has meanwhile made it a lab that runs until Down.
+// downIfOnDemand stops the lab, unless it was started by [Up], or Up was called for it meanwhile.
 func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	lock, err := lockHome(ctx, l.home)
 	if err != nil {
@@ -51,8 +51,8 @@ func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	return l.removeAll(ctx)
 }
 
-// removeAll stops all processes and pods of the lab and removes its files. It removes the pods without containerd, which may have
-// crashed or hang. After an error it keeps the files, because a file system may still be mounted below their directories. The
+// removeAll stops all processes and pods of the lab, and removes its files. It removes the pods without containerd, which
+// may have crashed or hang. After an error it keeps the files, because a file system may still be mounted below them. The
 // caller holds the lock of the home directory.
 func (l *Lab) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
@@ -87,8 +87,8 @@ func (l *Lab) removeContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAttachments removes the host port rules of all pods, and the CNI results that libcni stores. It finds both by the name of
-// the pod network.
+// removeAttachments removes the firewall rules for host ports of all pods, and the CNI results that libcni has stored. It
+// finds both by the name of the pod network.
 func (l *Lab) removeAttachments(ctx context.Context) error {
 	results, err := filepath.Glob(filepath.Join(cniResults, l.networkName()+"-*"))
 	errs := []error{err}
@@ -137,8 +137,8 @@ func (l *Lab) listMounts() ([]string, error) {
 	return slices.Concat(state, stored), err
 }
 
-// removeBridge removes the bridge of the pod network and the host ends of the pods' veth pairs. The kernel removes the ends in
-// the pods with them.
+// removeBridge removes the bridge of the pod network and the veth pairs of the pods. It deletes the host ends of these
+// pairs, and the kernel then removes the other ends.
 func (l *Lab) removeBridge(ctx context.Context) error {
 	links := append(l.listPorts(), l.Bridge())
 	var errs []error
@@ -159,14 +159,13 @@ func linkExists(name string) bool {
 	return err == nil
 }
 
-// listPorts returns the names of the host ends of the pods' veth pairs.
+// listPorts returns the names of the interfaces on the bridge, which are the host ends of the pods' veth pairs.
 func (l *Lab) listPorts() []string {
 	return listDir("/sys/class/net/" + l.Bridge() + "/brif")
 }
 
-// Leftovers returns the resources of pods that exist in the lab, as sorted lines "kind name": sandboxes, containers, shims,
-// mounts, network namespaces, interfaces and addresses. A lab without pods has none. After a test has removed all pods of its
-// private lab, each line is therefore a leak.
+// Leftovers returns the resources of all pods in the lab as sorted lines "KIND NAME": sandboxes, containers, shims, mounts,
+// network namespaces, interfaces and addresses. If a test has removed all pods of its private lab, each line is a leak.
 func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// unsupportedReason returns the reason why a lab cannot run on this host, or "".
+// unsupportedReason returns the reason for which a lab cannot run on this host, or "" if it can.
 func unsupportedReason() string {
 	if os.Geteuid() != 0 {
 		return "a lab needs root: namespaces, mounts and cgroups"
@@ -25,8 +25,8 @@ func unsupportedReason() string {
 
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// processStart returns the start time of process pid in clock ticks since boot, which distinguishes it from a later process with
-// that pid. ok is false if the process has exited or is a zombie.
+// processStart returns the start time of the process pid, in clock ticks since boot. The start time distinguishes the
+// process from a later process with the same ID. ok is false if the process has exited or is a zombie.
 func processStart(pid int) (ticks uint64, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -41,14 +41,15 @@ func processStart(pid int) (ticks uint64, ok bool) {
 	return start, err == nil
 }
 
-// reapProcess reaps process pid if it is an exited child of this process. Processes of other parents are reaped by init.
+// reapProcess reaps the process pid if it has exited and is a child of this process. Otherwise it does nothing: init reaps
+// the children of exited processes.
 func reapProcess(pid int) {
 	var status syscall.WaitStatus
 	_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
 }
 
-// findProcesses returns the running processes of the executable exe that have arg among their arguments. exe may be a symbolic
-// link, because several checkouts can share the executables.
+// findProcesses returns the running processes of the executable exe that have the argument arg. exe may be a symbolic link,
+// because several checkouts can share the executables.
 func findProcesses(exe, arg string) []process {
 	if target, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = target
@@ -90,7 +91,7 @@ func tryLock(f *os.File, shared bool) error {
 	return err
 }
 
-// mountsBelow returns the mount points at dir or below it. The newest one is first, because mounts must be unmounted in that
+// mountsBelow returns the mount points at and below dir. The newest comes first, because mounts must be unmounted in this
 // order.
 func mountsBelow(dir string) ([]string, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
@@ -115,8 +116,8 @@ func mountsBelow(dir string) ([]string, error) {
 // unescapeMount decodes white space and backslashes in mountinfo.
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// unmountLazily detaches the mount at point from the file tree. Processes that have files open on it can still use them. A point
-// without a mount is no error.
+// unmountLazily detaches the mount at point from the file tree. Processes can still use the files that they have open on it.
+// If there is no mount, it returns nil.
 func unmountLazily(point string) error {
 	if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("unmount %s: %w", point, err)
@@ -124,8 +125,8 @@ func unmountLazily(point string) error {
 	return nil
 }
 
-// pickSnapshotter returns the containerd snapshotter for images in dir: "overlayfs", or "native" if the kernel cannot mount an
-// overlay below dir.
+// pickSnapshotter returns the name of the containerd snapshotter that stores images in dir. It is "overlayfs", or "native"
+// if the kernel cannot mount an overlay in dir.
 func pickSnapshotter(dir string) (string, error) {
 	probe, err := os.MkdirTemp(dir, "overlay")
 	if err != nil {
@@ -144,7 +145,8 @@ func pickSnapshotter(dir string) (string, error) {
 	return "overlayfs", unmountLazily(probe + "/merged")
 }
 
-// mayLowerOOMScore reports whether this process has CAP_SYS_RESOURCE, which is required to lower an OOM score adjustment.
+// mayLowerOOMScore reports whether this process has the capability CAP_SYS_RESOURCE, without which it cannot lower an OOM
+// score adjustment.
 func mayLowerOOMScore() (bool, error) {
 	const capSysResource = 24 // linux/capability.h
 	b, err := os.ReadFile("/proc/self/status")

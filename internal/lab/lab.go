@@ -64,18 +64,19 @@ func (l *Lab) Bridge() string { return "nal-" + l.record.ID }
 // Subnet returns the subnet from which pods get their addresses.
 func (l *Lab) Subnet() netip.Prefix { return netip.MustParsePrefix(l.record.Subnet) }
 
-// RegistryHost returns host:port of the lab's image registry, which uses plain HTTP and accepts pushes.
+// RegistryHost returns the address of the lab's image registry as HOST:PORT. The registry uses plain HTTP and accepts
+// pushes.
 func (l *Lab) RegistryHost() string { return l.record.RegistryHost }
 
-// MirrorDir returns containerd's directory for registry mirrors. At each pull, containerd reads REGISTRY/hosts.toml in it. The
-// directory does not exist until a test that needs a mirror creates it.
+// MirrorDir returns containerd's directory for registry mirrors. At each pull, containerd reads REGISTRY/hosts.toml in this
+// directory. A test that needs a mirror must create the directory.
 func (l *Lab) MirrorDir() string { return filepath.Join(l.Dir(), "certs.d") }
 
-// RegistryImage returns the name of an image in the lab's registry, with a tag. The runtime does not have the image until a test
-// pulls it.
+// RegistryImage returns the name of an image in the lab's registry, with a tag. containerd does not have the image until a
+// test pulls it.
 func (l *Lab) RegistryImage() string { return l.record.RegistryHost + "/busybox:1" }
 
-// RegistryImageByDigest returns the name of the image of RegistryImage with its digest in place of the tag.
+// RegistryImageByDigest returns the name of the image that [Lab.RegistryImage] returns, with a digest instead of the tag.
 func (l *Lab) RegistryImageByDigest() string { return l.record.RegistryDigest }
 
 // ContainerdPID returns the process ID of containerd. Each [Lab.Restart] changes it.
@@ -109,8 +110,8 @@ func FindHome() (string, error) {
 	}
 }
 
-// Open returns the lab called name in the .lab directory home, whether it runs or not. If the lab does not exist, the error wraps
-// [fs.ErrNotExist].
+// Open returns the lab called name in the .lab directory home, even if it does not run. If the lab does not exist, the error
+// wraps [fs.ErrNotExist].
 func Open(home, name string) (*Lab, error) {
 	l := newLab(home, name)
 	b, err := os.ReadFile(l.recordPath())
@@ -126,7 +127,7 @@ func Open(home, name string) (*Lab, error) {
 	return l, nil
 }
 
-// Instances returns the names of all labs in home, whether they run or not.
+// Instances returns the names of all labs in the .lab directory home, including labs that do not run.
 func Instances(home string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(home, "instances"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -159,8 +160,8 @@ func (l *Lab) saveRecord() error {
 	return os.Rename(tmp, l.recordPath())
 }
 
-// pickSubnet returns a subnet with prefix length 22 in 10.0.0.0/8 that overlaps none of the addresses in used. It starts the
-// search at a subnet that id determines, so that labs rarely choose the same one.
+// pickSubnet returns a subnet with prefix length 22 in 10.0.0.0/8 that overlaps no used address. It starts its search at a
+// subnet that depends on id, so that two labs rarely pick the same one.
 func pickSubnet(id string, used []net.Addr) (netip.Prefix, error) {
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != 4 {

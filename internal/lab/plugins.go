@@ -9,22 +9,22 @@ import (
 	"testing"
 )
 
-// PluginDir returns the directory of the lab's CNI plugins, for tests that run plugins without containerd. If a lab cannot run,
-// or one of plugins is missing in the directory, the test is skipped.
+// PluginDir returns the directory of the lab's CNI plugins, for tests that run plugins without containerd. If a lab cannot
+// run on this host, or a plugin is missing in the directory, it skips the test.
 func PluginDir(t testing.TB, plugins ...string) string {
 	t.Helper()
 	return toolDir(t, plugins...)
 }
 
-// Tool returns the path of the program called name, such as crictl, which `make lab` has built. If a lab cannot run, or the
-// program is missing, the test is skipped.
+// Tool returns the path of the program called name, such as crictl, which `make lab` builds. If a lab cannot run on this
+// host, or the program is missing, it skips the test.
 func Tool(t testing.TB, name string) string {
 	t.Helper()
 	return filepath.Join(toolDir(t, name), name)
 }
 
-// toolDir returns the directory of the programs that `make lab` has built. If one of names is missing there, it skips the test,
-// or fails it if the environment requires a lab.
+// toolDir returns the directory of the programs that `make lab` builds. If a program in names is missing there, it skips the
+// test. If the environment requires a lab, it fails the test instead.
 func toolDir(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := filepath.Join(homeFor(t), "bin")

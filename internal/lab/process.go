@@ -23,8 +23,8 @@ type process struct {
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// startProcess starts the program at path with the working directory dir. The program has its own session, so that it outlives
-// this process. Its output is appended to the file at logPath.
+// startProcess starts the program at path with the working directory dir. The program runs in its own session, so that it
+// outlives this process. Its output is appended to the file at logPath.
 func startProcess(logPath, dir, path string, args ...string) (process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -64,8 +64,8 @@ func (p process) killProcess(ctx context.Context) error {
 	return p.signalAndWait(ctx, syscall.SIGKILL)
 }
 
-// stopProcess sends SIGTERM to the process, and SIGKILL if it has not exited after grace. It waits until the process has exited
-// or ctx ends.
+// stopProcess sends SIGTERM to the process, and SIGKILL if the process has not exited after the duration grace. It waits
+// until the process has exited or ctx ends.
 func (p process) stopProcess(ctx context.Context, grace time.Duration) error {
 	asked, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -104,7 +104,7 @@ func (p process) signalAndWait(ctx context.Context, sig syscall.Signal) error {
 	return nil
 }
 
-// sleepFor waits for d. If ctx ends first, it returns the error of ctx.
+// sleepFor waits for the duration d. If ctx ends first, it returns the error of ctx.
 func sleepFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -114,8 +114,8 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// acquireLock locks the file at path and waits for the lock until ctx ends. Several processes can have the lock if all of them
-// pass true for shared. The lock is released when the returned file is closed or this process exits.
+// acquireLock locks the file at path, and waits for the lock until ctx ends. Several processes can have a shared lock at the
+// same time. The lock is released when the returned file is closed or this process exits.
 func acquireLock(ctx context.Context, path string, shared bool) (*os.File, error) {
 	for {
 		f, err := tryAcquireLock(path, shared)

@@ -22,8 +22,8 @@ const RequiredEnv = "NODEAGENT_LAB"
 // is linked and starts.
 const idleTimeout = time.Minute
 
-// Start returns the lab that all tests on the machine share, and starts it if necessary. The lab stops a minute after the end of
-// the last test that uses it. If a lab cannot run, the test is skipped.
+// Start returns the lab that all tests on the machine share, and starts it if necessary. The lab stops a minute after the
+// last test that uses it has ended. If a lab cannot run on this host, Start skips the test.
 func Start(t testing.TB) *Lab {
 	t.Helper()
 	l, release, err := Use(t.Context(), homeFor(t))
@@ -34,8 +34,8 @@ func Start(t testing.TB) *Lab {
 	return l
 }
 
-// Use returns the shared lab of the .lab directory home, and starts it if necessary. The lab keeps running until the caller calls
-// release.
+// Use returns the shared lab in the .lab directory home, and starts it if necessary. The lab keeps running until the caller
+// calls release.
 func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 	use, err := useLock(ctx, home, MainName, true)
 	if err != nil {
@@ -49,8 +49,8 @@ func Use(ctx context.Context, home string) (l *Lab, release func(), err error) {
 	return l, func() { use.Close() }, nil
 }
 
-// StartPrivate starts a lab that only this test uses, and removes it when the test ends. If a lab cannot run, the test is
-// skipped.
+// StartPrivate starts a lab for this test only, and removes it when the test ends. If a lab cannot run on this host,
+// StartPrivate skips the test.
 func StartPrivate(t testing.TB) *Lab {
 	t.Helper()
 	home := homeFor(t)
@@ -79,7 +79,8 @@ func StartPrivate(t testing.TB) *Lab {
 	return l
 }
 
-// homeFor returns the .lab directory. If a lab cannot run here, it skips the test, or fails it if the environment requires a lab.
+// homeFor returns the .lab directory. If a lab cannot run on this host, it skips the test. If the environment requires a
+// lab, it fails the test instead.
 func homeFor(t testing.TB) string {
 	t.Helper()
 	reason := unsupportedReason()
@@ -100,8 +101,8 @@ func homeFor(t testing.TB) string {
 	return ""
 }
 
-// useLock marks the lab called name as used until the returned file is closed. If shared is true, other processes can use the lab
-// too.
+// useLock marks the lab called name as in use until the returned file is closed. If shared is true, other processes can use
+// the lab at the same time.
 func useLock(ctx context.Context, home, name string, shared bool) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(home, "use"), 0o700); err != nil {
 		return nil, err
@@ -111,13 +112,13 @@ func useLock(ctx context.Context, home, name string, shared bool) (*os.File, err
 
 func usePath(home, name string) string { return filepath.Join(home, "use", name+".lock") }
 
-// DownAll stops the shared lab, even if tests use it. It also stops every private lab whose test process has exited.
+// DownAll stops the shared lab, even if tests use it. It also removes every private lab whose test process has exited.
 func DownAll(ctx context.Context, home string) error {
 	return errors.Join(newLab(home, MainName).Down(ctx), removeLeftovers(ctx, home))
 }
 
-// DownUnused stops the shared lab, unless tests use it or it was started by [Up]. It also stops every private lab whose test
-// process has exited.
+// DownUnused stops the shared lab if no test uses it and it was not started by [Up]. It also removes every private lab whose
+// test process has exited.
 func DownUnused(ctx context.Context, home string) error {
 	removed := removeLeftovers(ctx, home)
 	use, err := tryAcquireLock(usePath(home, MainName), false)
@@ -130,7 +131,7 @@ func DownUnused(ctx context.Context, home string) error {
 	return errors.Join(removed, newLab(home, MainName).downIfOnDemand(ctx), use.Close())
 }
 
-// removeLeftovers removes each private lab whose test process was killed before it could remove the lab.
+// removeLeftovers removes the private labs whose test processes were killed before they could remove their labs.
 func removeLeftovers(ctx context.Context, home string) error {
 	names, err := Instances(home)
 	if err != nil {
@@ -154,8 +155,8 @@ func removeLeftovers(ctx context.Context, home string) error {
 	return errors.Join(errs...)
 }
 
-// Watch stops the on-demand lab called name after a minute without a user. It returns when it has stopped the lab, or when [Up]
-// was called for the lab, which then runs until Down.
+// Watch stops the lab called name when no process has used it for a minute, and returns. If [Up] is called for the lab,
+// Watch returns without stopping it, because the lab then runs until [Lab.Down].
 func Watch(ctx context.Context, home, name string) error {
 	idle := time.Now()
 	for {

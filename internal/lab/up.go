@@ -22,14 +22,14 @@ const (
 	logTailSize = 4 << 10          // bytes
 )
 
-// Up starts the lab called name in the .lab directory home, or returns it if it runs already. Remains of a previous lab with that
-// name are removed first. The lab runs until [Lab.Down].
+// Up starts the lab called name in the .lab directory home, and returns it. If the lab already runs, Up only returns it. It
+// first removes the remains of an earlier lab with this name. The lab runs until [Lab.Down].
 func Up(ctx context.Context, home, name string) (*Lab, error) {
 	return startLab(ctx, home, name, false)
 }
 
-// startLab starts the lab called name in the .lab directory home, or returns it if it runs already. With onDemand, the lab stops
-// after its last user has released it; otherwise it runs until [Lab.Down].
+// startLab starts the lab called name in the .lab directory home, and returns it. If the lab already runs, startLab only
+// returns it. With onDemand, the lab stops when no process uses it any more. Otherwise it runs until [Lab.Down].
 func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
 	if reason := unsupportedReason(); reason != "" {
 		return nil, errors.New(reason)
@@ -66,8 +66,7 @@ func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, erro
 	return l, nil
 }
 
-// Built returns an error that names the first file that `make lab` should have built in home and that is missing. It returns nil
-// if all files exist.
+// Built returns an error if a file is missing in home that `make lab` builds. The error names the first missing file.
 func Built(home string) error {
 	for _, path := range []string{
 		"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/runc", "bin/crane",
@@ -140,7 +139,7 @@ func (l *Lab) prepareConfig() error {
 	return l.writeConfig(!mayLower, err == nil)
 }
 
-// startContainerd starts containerd and waits until its CRI responds. Before it waits it saves the process ID, so that other
+// startContainerd starts containerd and waits until its CRI responds. It saves the process ID before it waits, so that other
 // processes can stop a lab that is still starting.
 func (l *Lab) startContainerd(ctx context.Context) error {
 	p, err := startProcess(l.LogPath(), l.Dir(), l.binPath("containerd"), "--config", l.configPath())
@@ -154,8 +153,8 @@ func (l *Lab) startContainerd(ctx context.Context) error {
 	return l.awaitReady(ctx)
 }
 
-// awaitReady waits until the CRI responds. If containerd has exited, it returns an error at once. Otherwise it waits until ctx
-// ends, because a slow lab may only be busy.
+// awaitReady waits until the CRI responds. If containerd has exited, it returns an error at once. If the CRI is only slow,
+// it waits until ctx ends.
 func (l *Lab) awaitReady(ctx context.Context) error {
 	for {
 		err := l.Ready(ctx)
@@ -172,7 +171,7 @@ func (l *Lab) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Ready returns nil if containerd runs and its CRI responds within 10 seconds. Otherwise it returns the reason as an error.
+// Ready returns nil if containerd runs and its CRI responds within 10 seconds. Otherwise the error is the reason.
 func (l *Lab) Ready(ctx context.Context) error {
 	if !l.record.Containerd.isAlive() {
 		return errors.New("containerd does not run")
@@ -185,7 +184,7 @@ func (l *Lab) Ready(ctx context.Context) error {
 	return err
 }
 
-// awaitRegistry waits until the registry has written its port to its log, and stores the address of the registry in l.
+// awaitRegistry waits until the registry has written its port to its log, and stores its address in l.record.
 func (l *Lab) awaitRegistry(ctx context.Context) error {
 	for {
 		b, err := os.ReadFile(l.registryLog())
@@ -220,7 +219,7 @@ func (l *Lab) loadImages(ctx context.Context) error {
 	return nil
 }
 
-// Import loads images into containerd. Each of names is an archive in .lab/images, without ".tar".
+// Import loads images into containerd. An image called name is the archive name.tar in .lab/images.
 func (l *Lab) Import(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		_, err := l.runTool(ctx, "ctr", "--address", l.socketPath(), "--namespace", "k8s.io",
@@ -232,7 +231,7 @@ func (l *Lab) Import(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// runTool runs the program called name of the lab with args, and returns its standard output.
+// runTool runs the program called name, which `make lab` has built, and returns its standard output.
 func (l *Lab) runTool(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, l.binPath(name), args...)
 	cmd.WaitDelay = time.Second
@@ -251,7 +250,7 @@ func (l *Lab) registryLog() string { return filepath.Join(l.Dir(), "registry.log
 
 func (l *Lab) registryDir() string { return filepath.Join(l.Dir(), "registry") }
 
-// logTail returns the end of containerd's log, to be appended to the text of an error.
+// logTail returns the end of containerd's log, for the text of an error.
 func (l *Lab) logTail() string {
 	b, err := os.ReadFile(l.LogPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -263,11 +262,12 @@ func (l *Lab) logTail() string {
 	return fmt.Sprintf("\nend of %s:\n%s", l.LogPath(), b[max(0, len(b)-logTailSize):])
 }
 
-// Kill kills containerd with SIGKILL. The pods continue to run under their shims. Call it only for private labs, because other
-// tests use the shared lab.
+// Kill kills containerd with SIGKILL. The pods continue to run under their shims. Do not call it for the shared lab, because
+// other tests use that lab.
 func (l *Lab) Kill(ctx context.Context) error { return l.record.Containerd.killProcess(ctx) }
 
-// Restart kills containerd if it runs, starts it with its previous state, and waits until it responds. The pods continue to run.
+// Restart kills containerd if it runs, starts it again with its previous state, and waits until its CRI responds. The pods
+// continue to run.
 func (l *Lab) Restart(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upTimeout)
 	defer cancel()
