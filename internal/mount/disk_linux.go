@@ -16,8 +16,8 @@ type flagOption struct {
 	clear bool
 }
 
-// flagOptions maps each mount option that is a flag of mount(2) to that flag. The names are listed under FILESYSTEM-INDEPENDENT
-// MOUNT OPTIONS in mount(8).
+// flagOptions maps the mount options that are flags of mount(2) to these flags. The options are described under
+// FILESYSTEM-INDEPENDENT MOUNT OPTIONS in mount(8).
 func flagOptions() map[string]flagOption {
 	return map[string]flagOption{
 		"ro": {unix.MS_RDONLY, false}, "rw": {unix.MS_RDONLY, true}, "nosuid": {unix.MS_NOSUID, false}, "suid": {unix.MS_NOSUID, true},
@@ -29,8 +29,8 @@ func flagOptions() map[string]flagOption {
 	}
 }
 
-// isMountCommandOption reports whether option is for the program mount(8) only, such as "noauto" or "x-systemd.automount". The
-// kernel would refuse such an option.
+// isMountCommandOption reports whether only the program mount(8) interprets the option, for example "noauto" or
+// "x-systemd.automount". The kernel would refuse such an option.
 func isMountCommandOption(option string) bool {
 	switch option {
 	case "", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail":
@@ -39,7 +39,8 @@ func isMountCommandOption(option string) bool {
 	return strings.HasPrefix(option, "x-") || strings.HasPrefix(option, "X-") || strings.HasPrefix(option, "comment=")
 }
 
-// splitOptions separates options into flags of mount(2) and data, the comma-separated options of the file system.
+// splitOptions splits mount options into flags of mount(2) and data. data has the options of the file system, separated by
+// commas.
 func splitOptions(options []string) (flags uintptr, data string) {
 	var rest []string
 	known := flagOptions()

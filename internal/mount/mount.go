@@ -32,7 +32,7 @@ func (e *Error) Error() string { return e.Op + " " + e.Path + ": " + e.Err.Error
 // Unwrap returns the cause of the error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrapError returns err as an [*Error] with the operation op and path, or nil if err is nil.
+// wrapError returns an [*Error] with the operation op, the path and the cause err. It returns nil if err is nil.
 func wrapError(op, path string, err error) error {
 	if err == nil {
 		return nil
@@ -46,20 +46,20 @@ type BindOptions struct {
 	Attrs     Attr // attributes of the new mount and, with Recursive, of the mounts below it
 }
 
-// Bind bind-mounts source on the existing target. If source is a directory, target must be a directory, otherwise a file.
-// Symbolic links in source are followed.
+// Bind bind-mounts source on target. If source is a directory, target must be an existing directory; otherwise target must
+// be an existing file. Bind follows symbolic links in source.
 func Bind(source, target string, opts BindOptions) error {
 	return wrapError("bind", target, bindPath(source, target, opts))
 }
 
-// BindFD bind-mounts the open file or directory sourceFD on the existing target. sourceFD may be opened with O_PATH. The caller
-// closes it.
+// BindFD bind-mounts the open file or directory sourceFD on the existing target. sourceFD may be opened with O_PATH. BindFD
+// does not close it.
 func BindFD(sourceFD int, target string, opts BindOptions) error {
 	return wrapError("bind", target, bindFD(sourceFD, target, opts))
 }
 
-// SetAttrs sets the attributes set and clears the attributes unset of the mount at target. With recursive, it also changes all
-// mounts below target. This requires Linux 5.12; on older kernels the error wraps errors.ErrUnsupported.
+// SetAttrs changes the mount at target: it sets the attributes in set, and clears the attributes in unset. With recursive,
+// it also changes all mounts below target. This requires Linux 5.12; on older kernels the error wraps errors.ErrUnsupported.
 func SetAttrs(target string, set, unset Attr, recursive bool) error {
 	return wrapError("remount", target, setAttrs(target, set, unset, recursive))
 }
@@ -77,13 +77,12 @@ func Tmpfs(target string, opts TmpfsOptions) error {
 	return wrapError("mount tmpfs", target, mountTmpfs(target, opts))
 }
 
-// Hugetlbfs mounts a hugetlbfs with huge pages of pageSize bytes on the directory target.
+// Hugetlbfs mounts a hugetlbfs on the directory target. Its huge pages have pageSize bytes.
 func Hugetlbfs(target string, pageSize int64, attrs Attr) error {
 	return wrapError("mount hugetlbfs", target, mountHugetlbfs(target, pageSize, attrs))
 }
 
-// ParseAttrs returns the attributes among options, a list of mount options such as "ro" and "nosuid". It ignores all other
-// options.
+// ParseAttrs returns the attributes in a list of mount options, such as "ro" and "nosuid". It ignores all other options.
 func ParseAttrs(options []string) (a Attr) {
 	for _, o := range options {
 		switch o {
@@ -100,24 +99,24 @@ func ParseAttrs(options []string) (a Attr) {
 	return a
 }
 
-// Disk mounts the file system of type fstype on the block device device on the directory target. options are written as for
-// mount(8). Options that only the program mount interprets are ignored, and options that are no mount flags are passed to the
-// file system.
+// Disk mounts the file system on the block device at device, which is of type fstype, on the directory target. The options
+// are those of mount(8). Disk ignores options that only the program mount interprets, and passes options that are no mount
+// flags to the file system.
 func Disk(device, target, fstype string, options []string) error {
 	return wrapError("mount "+fstype, target, mountDisk(device, target, fstype, options))
 }
 
-// IsMountPoint reports whether path is a mount point, including a bind mount of a part of the same file system. A symbolic link
-// at path is not followed. It does not access the mounted file system, so that a file server that hangs cannot block it. If path
-// does not exist, the error wraps fs.ErrNotExist.
+// IsMountPoint reports whether path is a mount point. A bind mount within one file system counts too. A symbolic link at
+// path is not followed. IsMountPoint does not access the mounted file system, so that a file server that hangs cannot block
+// it. If path does not exist, the error wraps fs.ErrNotExist.
 func IsMountPoint(path string) (bool, error) {
 	mounted, err := isMountPoint(path)
 	return mounted, wrapError("look at mount", path, err)
 }
 
-// MakeShared makes mounts that are created below dir visible in other mount namespaces, such as those of containers. If dir is
-// not on a shared mount, it bind-mounts dir with all mounts below it on itself. Call it once, before anything is mounted below
-// dir: an earlier mount would exist twice.
+// MakeShared makes future mounts below dir visible in other mount namespaces, such as those of containers. If dir is not on
+// a shared mount, it bind-mounts dir, with all mounts below, on itself. Call it once, before anything is mounted below dir,
+// because an earlier mount would then exist twice.
 func MakeShared(dir string) error {
 	return wrapError("make shared", dir, makeShared(dir))
 }

@@ -32,13 +32,13 @@ func (a Attr) setattrFlags() uint64 {
 	return flags
 }
 
-// mountFlags returns the attributes of a as flags of mount(2), which have equal values.
+// mountFlags returns the attributes of a as flags of mount(2). Their values are the same as in mount_setattr(2).
 func (a Attr) mountFlags() uintptr { return uintptr(a.setattrFlags()) }
 
-// fdPath returns a path that refers to the open file fd, even if that file is renamed.
+// fdPath returns a path for the open file fd. It refers to this file even if the file is renamed.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// openTarget opens the mount target path with O_PATH and returns its descriptor. If path is a symbolic link, it returns an error.
+// openTarget opens the mount target at path with O_PATH and returns its descriptor. A symbolic link at path is an error.
 func openTarget(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -77,10 +77,11 @@ func bindFD(sourceFD int, target string, opts BindOptions) error {
 	return bindAndRemount(sourceFD, targetFD, target, opts)
 }
 
-// isUnsupported reports whether err can mean that the kernel does not have a system call, or that a seccomp filter blocks it.
+// isUnsupported reports whether err can mean that a system call does not exist in this kernel or that a seccomp filter
+// blocks it.
 func isUnsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
-// bindTree bind-mounts sourceFD on targetFD. It uses the system calls of Linux 5.12, which set the attributes before the mount
+// bindTree bind-mounts sourceFD on targetFD with the system calls of Linux 5.12. They set the attributes before the mount
 // becomes visible.
 func bindTree(sourceFD, targetFD int, opts BindOptions) error {
 	recursive := uint(0)
@@ -101,8 +102,8 @@ func bindTree(sourceFD, targetFD int, opts BindOptions) error {
 	return unix.MoveMount(tree, "", targetFD, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// bindAndRemount bind-mounts sourceFD on targetFD, which is at path target, on older kernels: it mounts first and sets the
-// attributes afterwards. If it cannot set them, it removes the mount.
+// bindAndRemount bind-mounts sourceFD on targetFD without the system calls that bindTree needs. It mounts first, and then
+// sets the attributes. If it cannot set them, it removes the mount. target is the path of targetFD.
 func bindAndRemount(sourceFD, targetFD int, target string, opts BindOptions) error {
 	flags := uintptr(unix.MS_BIND)
 	if opts.Recursive {
@@ -142,8 +143,8 @@ func setAttrs(target string, set, unset Attr, recursive bool) error {
 	return remountAttrs(target, set, unset)
 }
 
-// remountAttrs sets and clears attributes of the mount at target with mount(2). It reads the current attributes first, because
-// mount(2) would clear them.
+// remountAttrs sets and clears attributes of the mount at target with mount(2). It first reads the current attributes,
+// because mount(2) clears all attributes that are not passed to it.
 func remountAttrs(target string, set, unset Attr) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {
@@ -200,7 +201,7 @@ func mountHugetlbfs(target string, pageSize int64, attrs Attr) error {
 	return mountFileSystem("hugetlbfs", target, "pagesize="+strconv.FormatInt(pageSize, 10), attrs)
 }
 
-// mountFileSystem mounts a file system of type kind that needs no device on target. data has its options.
+// mountFileSystem mounts a file system that needs no device on target. kind is its type, and data has its options.
 func mountFileSystem(kind, target, data string, attrs Attr) error {
 	at, err := openTarget(target)
 	if err != nil {

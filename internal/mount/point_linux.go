@@ -32,8 +32,9 @@ func isMountPoint(path string) (bool, error) {
 	return mounted, err
 }
 
-// crossesMount reports whether the file called name in the open directory dir is a mount point. With RESOLVE_NO_XDEV of Linux 5.6
-// the kernel does not access the mounted file system. With statx, a file server that hangs would block the call.
+// crossesMount reports whether the file called name in the open directory dir is a mount point. It uses RESOLVE_NO_XDEV of
+// Linux 5.6, with which the kernel does not access the mounted file system. A call of statx would block if the file server
+// hangs.
 func crossesMount(dir int, name string) (bool, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(dir, name, &how)
@@ -93,8 +94,8 @@ func makeShared(dir string) error {
 	return unix.Mount("", path, "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// mountOf returns the mount in table that contains path: the one with the longest mount point and, among several of these, the
-// last. ok is false if there is none.
+// mountOf returns the mount in table that contains path. This is the mount with the longest mount point. If several mounts
+// have this mount point, it is the last one. ok is false if no mount contains path.
 func mountOf(table []Info, path string) (on Info, ok bool) {
 	for i := range table {
 		if isWithin(path, table[i].Point) && (!ok || len(table[i].Point) >= len(on.Point)) {

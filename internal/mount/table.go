@@ -37,13 +37,14 @@ type Info struct {
 	SuperOptions string // options of the file system, such as "rw,size=65536k"
 }
 
-// IsShared reports whether mounts that are created below m propagate to other mounts of its peer group.
+// IsShared reports whether new mounts below m propagate to the other mounts of its peer group.
 func (m *Info) IsShared() bool {
 	return slices.ContainsFunc(m.Propagation, func(s string) bool { return strings.HasPrefix(s, "shared:") })
 }
 
-// ReadTable returns all mounts of the mount namespace in the order of the kernel. If two mounts have the same mount point, the
-// later one covers the earlier one. It reads every mount of the host, so do not call it per volume.
+// ReadTable returns all mounts of the mount namespace in the order of the kernel. If two mounts have the same mount point,
+// the later one covers the earlier one. ReadTable reads every mount of the host, so it is too slow to be called for each
+// volume.
 func ReadTable() ([]Info, error) {
 	f, err := os.Open(tableFile)
 	if err != nil {
@@ -54,7 +55,7 @@ func ReadTable() ([]Info, error) {
 	return table, wrapError("read", tableFile, err)
 }
 
-// unwrapPathError returns the cause of an *os.PathError, or err itself.
+// unwrapPathError returns the cause of err if err is an *os.PathError, and err itself otherwise.
 func unwrapPathError(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err
@@ -87,7 +88,7 @@ func ParseTable(r io.Reader) ([]Info, error) {
 // errInvalidLine is the error of a line that is not an entry of the mount table.
 var errInvalidLine = errors.New("not an entry of the mount table")
 
-// parseLine parses line, one entry of the mount table. Its fields are separated by single spaces, and some may be empty.
+// parseLine parses one line of the mount table. The fields are separated by single spaces, and some may be empty.
 func parseLine(line string) (m Info, err error) {
 	left, right, ok := strings.Cut(line, " - ")
 	if !ok {
@@ -111,8 +112,8 @@ func parseLine(line string) (m Info, err error) {
 	return m, nil
 }
 
-// unescapeField replaces the kernel's octal escapes in s, a backslash and three digits, by the space, tab, newline or backslash
-// that they represent.
+// unescapeField replaces the octal escapes in s by the characters that they represent: space, tab, newline or backslash. The
+// kernel writes an escape as a backslash and three digits.
 func unescapeField(s string) string {
 	at := strings.IndexByte(s, '\\')
 	if at < 0 {
@@ -134,7 +135,8 @@ func unescapeField(s string) string {
 	return b.String()
 }
 
-// parseOctal parses s, which must be a backslash and three octal digits.
+// parseOctal returns the byte for the octal escape at the start of s, which is a backslash and three digits. It returns
+// false if the digits are missing or not octal.
 func parseOctal(s string) (byte, bool) {
 	if len(s) < 4 {
 		return 0, false
@@ -143,8 +145,9 @@ func parseOctal(s string) (byte, bool) {
 	return byte(c), err == nil
 }
 
-// MountsBelow returns the mounts of table at path and below it, in an order in which they can be unmounted. Deeper mount points
-// come first. Of several mounts at one mount point, the topmost comes first. path must be clean and contain no symbolic links.
+// MountsBelow returns the mounts of table at and below path, in an order in which they can be unmounted. Deeper mount points
+// come first. If several mounts have the same mount point, the topmost comes first. path must be clean and contain no
+// symbolic links.
 func MountsBelow(table []Info, path string) []Info {
 	var found []Info
 	for _, m := range slices.Backward(table) {
@@ -164,8 +167,9 @@ func isWithin(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// OtherMounts returns the mounts of table outside of path that show the file tree mounted at path or a part of it. If several
-// mounts are at path, the topmost one counts. Mounts that show other directories of the same file system are not included.
+// OtherMounts returns the mounts in table at other places than path that show the same file tree as the mount at path, or a
+// part of it. If several mounts are at path, the topmost one counts. Mounts of other directories of the same file system are
+// not included.
 func OtherMounts(table []Info, path string) (others []Info) {
 	at := -1
 	for i := range table {

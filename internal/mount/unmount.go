@@ -56,7 +56,7 @@ type attempt struct {
 	err      error
 }
 
-// Pending returns the sorted targets of unmount system calls that have started and not returned.
+// Pending returns the sorted targets of all unmount system calls that have not returned yet.
 func (u *Unmounter) Pending() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -68,9 +68,9 @@ func (u *Unmounter) Pending() []string {
 	return slices.Compact(targets)
 }
 
-// Unmount removes all mounts at target, which must not be a symbolic link. Without a mount at target it returns nil. It returns
-// when ctx ends, or after three times Grace at most per mount. The caller can retry after an error, such as EBUSY for a busy
-// mount or [ErrTimeout] for a call that hangs.
+// Unmount removes all mounts at target, which must not be a symbolic link. If there is no mount, it returns nil. For each
+// mount, it returns after three times u.Grace at the latest, or when ctx ends. After an error, such as EBUSY for a busy
+// mount or [ErrTimeout] for a call that hangs, the caller can retry.
 func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
 		mounted, err := IsMountPoint(target)
@@ -89,7 +89,7 @@ func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	return wrapError("unmount", target, errors.New("new mounts keep appearing"))
 }
 
-// unmountTop removes the topmost mount at target. It tries plain, forced and lazy unmount, until one succeeds.
+// unmountTop removes the topmost mount at target. It tries a plain, then a forced, then a lazy unmount until one succeeds.
 func (u *Unmounter) unmountTop(ctx context.Context, target string) error {
 	var err error
 	for _, flags := range unmountFlags(u.NoForce) {
@@ -108,7 +108,7 @@ func (u *Unmounter) unmountTop(ctx context.Context, target string) error {
 	return err
 }
 
-// unmountWith calls unmount(2) with flags for target. While the mount is busy it retries, for at most u.Grace in total.
+// unmountWith calls unmount(2) for target with these flags. While the mount is busy, it retries for at most u.Grace.
 func (u *Unmounter) unmountWith(ctx context.Context, target string, flags int) error {
 	grace := u.Grace
 	if grace <= 0 {
@@ -139,8 +139,8 @@ func (u *Unmounter) unmountWith(ctx context.Context, target string, flags int) e
 	}
 }
 
-// startUnmount starts the system call unmount(2) in a goroutine. If a call with this target and these flags has not returned yet,
-// it returns that attempt instead.
+// startUnmount starts the system call unmount(2) in a goroutine, and returns this attempt. If an earlier call with the same
+// target and flags has not returned yet, it returns the earlier attempt instead.
 func (u *Unmounter) startUnmount(target string, flags int) *attempt {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -167,5 +167,5 @@ func (u *Unmounter) startUnmount(target string, flags int) *attempt {
 	return a
 }
 
-// canRetryOtherMode reports whether another mode, such as a lazy unmount, may succeed after err.
+// canRetryOtherMode reports whether another unmount mode, such as a lazy unmount, may succeed after err.
 func canRetryOtherMode(err error) bool { return isBusy(err) || errors.Is(err, ErrTimeout) }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/isolated"
 )
 
-// Main runs the tests of m in a new mount namespace, as described at [isolated.Run], and exits with their exit code. Call it in
+// Main runs the tests of m in a new mount namespace, and exits with their exit code. See [isolated.Run]. Call Main in
 // TestMain.
 func Main(m *testing.M) { os.Exit(isolated.Run(isolated.Mounts, m.Run)) }
 
@@ -32,30 +32,30 @@ func Need(t testing.TB) {
 	}
 }
 
-// DeadFUSE mounts a FUSE file system that has no server on the directory target, so that every access to it hangs. abort makes
-// all pending accesses fail. It is called when the test ends, if not before.
+// DeadFUSE mounts a FUSE file system without a server on the directory target, so that every access to it hangs. The
+// returned function makes all pending accesses fail. It is called at the end of the test if the test has not called it.
 func DeadFUSE(t testing.TB, target string) (abort func()) {
 	t.Helper()
 	Need(t)
 	return mountDeadFUSE(t, target)
 }
 
-// LoopDevice returns the path of an empty block device of size bytes, which is removed when the test ends. If the host has no
-// loop devices, the test is skipped.
+// LoopDevice returns the path of an empty block device of size bytes. The device is removed when the test ends. If the host
+// has no loop devices, LoopDevice skips the test.
 func LoopDevice(t testing.TB, size int64) string {
 	t.Helper()
 	Need(t)
 	return createLoopDevice(t, size)
 }
 
-// Blocked runs f in a goroutine, and returns once f has returned or hangs in the kernel, for example in an access to a dead file
-// system. The channel returned is closed when f has returned.
+// Blocked runs f in a goroutine. It returns when f has returned or hangs in the kernel, for example in an access to a file
+// system without a server. The returned channel is closed when f has returned.
 func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	t.Helper()
 	return runUntilBlocked(t, f)
 }
 
-// RaceTime returns the duration for which a test lets a container race with an agent. It is the value of the environment variable
+// RaceTime returns how long a test lets a container race with an agent. It is the value of the environment variable
 // NODEAGENT_RACE, or 2 s by default.
 func RaceTime(t testing.TB) time.Duration {
 	t.Helper()

@@ -5,16 +5,16 @@ package mounttest
 
 import "testing"
 
-// QuotaFS mounts an ext4 file system of 64 MiB for the test and returns its root directory. enforced reports whether the kernel
-// enforces project quotas; the kernel of hack/vm does. If the host has no loop device or no mkfs.ext4, the test is skipped.
+// QuotaFS mounts a new ext4 file system of 64 MiB and returns its root directory. enforced is true if the kernel enforces
+// project quotas, as the kernel of hack/vm does. If the host has no loop device or no mkfs.ext4, QuotaFS skips the test.
 func QuotaFS(t testing.TB) (root string, enforced bool) {
 	t.Helper()
 	Need(t)
 	return mountQuotaFS(t)
 }
 
-// WriteLimited creates the file at path with about the given number of bytes. It writes without CAP_SYS_RESOURCE, so that quotas
-// apply even to root. The error is EDQUOT or ENOSPC if a quota prevents the write.
+// WriteLimited creates the file at path with about this number of bytes. It writes without CAP_SYS_RESOURCE, so that quotas
+// apply even to root. If a quota prevents the write, the error is EDQUOT or ENOSPC.
 func WriteLimited(t testing.TB, path string, bytes int) error {
 	t.Helper()
 	return writeLimited(t, path, bytes)
