@@ -22,7 +22,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/certstore"
 )
 
-// Usages returns the key usages to request for a certificate of signerName. They include key encipherment for an RSA key.
+// Usages returns the key usages to request for a certificate of the signer signerName. For an RSA key they include key
+// encipherment.
 func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsage {
 	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature}
 	if _, ok := public.(*rsa.PublicKey); ok {
@@ -34,8 +35,8 @@ func Usages(signerName string, public crypto.PublicKey) []certificatesv1.KeyUsag
 	return append(usages, certificatesv1.UsageClientAuth)
 }
 
-// NewRequest returns a CertificateSigningRequest for the names in the template, signed with key. The API server generates its
-// name, which starts with csr-.
+// NewRequest returns a CertificateSigningRequest for these names, signed with key. The API server generates the name of the
+// object, which starts with csr-.
 func NewRequest(names Template, signerName string, key crypto.Signer) (*certificatesv1.CertificateSigningRequest, error) {
 	template := &x509.CertificateRequest{
 		Subject: pkix.Name{CommonName: names.CommonName, Organization: names.Organization}, DNSNames: names.DNSNames,
@@ -55,8 +56,8 @@ func NewRequest(names Template, signerName string, key crypto.Signer) (*certific
 	return r, nil
 }
 
-// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. The name is a hash of the public key
-// and the names in the certificate, so that a restarted agent finds its earlier request.
+// RequestName returns the name of the CertificateSigningRequest that cert.Bootstrap creates. This name is a hash of the
+// public key and the requested names, so that a restarted agent finds its earlier request.
 func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -79,8 +80,9 @@ func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// CheckReusable returns nil if the request existing can be used in place of wanted. They must have equal subjects and signers,
-// and existing must be signed with the key of public. If existing has a certificate, that must not have expired at the time now.
+// CheckReusable returns nil if the request existing can be used in place of the request wanted. Both must have the same
+// subject and signer, and existing must be signed with the private key of public. A certificate that existing contains must
+// not have expired.
 func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {

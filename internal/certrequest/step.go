@@ -31,15 +31,15 @@ const (
 	MaxSleep = 10 * time.Second
 )
 
-// RetryDelay returns the delay after a number of failed requests in a row: 2 s, doubling to 32 s, plus up to 10 %. random, in
-// [0,1), selects the addition.
+// RetryDelay returns the delay after the given number of consecutive failures: 2 s, doubling to 32 s, plus up to 10 %. The
+// caller passes a random number in [0,1), which selects how much is added.
 func RetryDelay(failures int, random float64) time.Duration {
 	policy := backoff.Policy{First: 2 * time.Second, Max: 32 * time.Second}
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
 }
 
-// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. random, in [0,1), selects the
-// time, so that the nodes of a cluster do not request certificates all at once.
+// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. The caller passes a random
+// number in [0,1), which selects the time, so that the nodes of a cluster do not request certificates all at once.
 func RotationDeadline(notBefore, notAfter time.Time, random float64) time.Time {
 	total := notAfter.Sub(notBefore)
 	return notBefore.Add(total + time.Duration(random*0.2*float64(total)) - time.Duration(float64(total)*0.3))
@@ -82,8 +82,8 @@ type Action struct {
 	Wake   time.Time // latest time for the next call of Step; zero: at once
 }
 
-// Step decides at time now whether to request a certificate, to cancel the pending request or to wait. It depends only on its
-// arguments. While State.Template is nil, the names are not known and Step waits.
+// Step decides whether to request a certificate, to cancel the pending request or to wait. It depends only on its arguments.
+// It waits while State.Template is nil, because the names for the certificate are not known yet.
 func Step(state State, now time.Time) Action {
 	if state.Pending != nil {
 		return state.stepPending(now)
@@ -102,8 +102,8 @@ func Step(state State, now time.Time) Action {
 	return Action{Verb: Request, Reason: reason}
 }
 
-// stepPending decides whether to cancel the pending request. It cancels a request that has timed out. It also cancels a request
-// with outdated names, unless the current certificate has the new names.
+// stepPending decides whether to cancel the pending request. It cancels a request that was not answered within [Timeout]. It
+// also cancels a request with outdated names, unless the current certificate has the new names.
 func (s *State) stepPending(now time.Time) Action {
 	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
@@ -115,8 +115,8 @@ func (s *State) stepPending(now time.Time) Action {
 	}
 }
 
-// mismatch returns which required name the current certificate does not have, for the log. It is empty if the certificate has all
-// names.
+// mismatch returns a text for the log with the first required name that the current certificate does not have. It returns ""
+// if the certificate has all names.
 func (s *State) mismatch() string {
 	if s.Leaf == nil {
 		return "there is no certificate"
@@ -127,7 +127,7 @@ func (s *State) mismatch() string {
 	return ""
 }
 
-// requestTime returns the reason for the next certificate request, for the log, and when the request is due.
+// requestTime returns when the next certificate request is due, and the reason for this request as a text for the log.
 func (s *State) requestTime(now time.Time) (reason string, due time.Time) {
 	if cause := s.mismatch(); cause != "" {
 		return cause, now
@@ -141,7 +141,8 @@ func (s *State) requestTime(now time.Time) (reason string, due time.Time) {
 	return "the certificate must be rotated before it expires", RotationDeadline(s.Leaf.NotBefore, s.Leaf.NotAfter, s.Random)
 }
 
-// earliestRequest returns when the rate limits and the back-off permit the next request. The zero time means now.
+// earliestRequest returns the earliest time at which the rate limits and the back-off permit a request. The zero time means
+// that they permit it now.
 func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	last := func(i int) time.Time { // the i-th request from the end, unless the clock was set back since
 		if i > len(s.RequestTimes) || s.RequestTimes[len(s.RequestTimes)-i].After(now) {
@@ -167,8 +168,8 @@ func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	return at
 }
 
-// AppendRequestTime returns a copy of requests with the time now appended. It keeps only the last times, which Step needs for its
-// rate limit.
+// AppendRequestTime returns a copy of requests with now appended. It keeps only the last five times, which is all that
+// [Step] reads.
 func AppendRequestTime(requests []time.Time, now time.Time) []time.Time {
 	requests = append(slices.Clone(requests), now)
 	return requests[max(0, len(requests)-maxRequests):]

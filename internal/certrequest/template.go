@@ -33,8 +33,8 @@ func ClientTemplate(node string) Template {
 	return Template{CommonName: UserPrefix + node, Organization: []string{NodesGroup}}
 }
 
-// ServingTemplate returns the names for the serving certificate of a node with these addresses. hasIP is false if no address is
-// an IP address; as in the kubelet, no certificate must be requested then.
+// ServingTemplate returns the names for the serving certificate of a node with these addresses. hasIP is false if none of
+// them is an IP address. Like the kubelet, the caller must not request a certificate then.
 func ServingTemplate(node string, addresses []corev1.NodeAddress) (names Template, hasIP bool) {
 	t := ClientTemplate(node)
 	for _, a := range addresses {
@@ -87,7 +87,8 @@ func (t Template) Equal(other Template) bool {
 		slices.Equal(t.DNSNames, other.DNSNames) && slices.Equal(t.IPs, other.IPs)
 }
 
-// Missing returns the first name of t that the certificate leaf does not have, for the log. It is empty if leaf has all names.
+// Missing returns a text for the log with the first name of t that the certificate leaf does not have. It returns "" if the
+// certificate has all names.
 func (t Template) Missing(leaf *x509.Certificate) string {
 	if t.CommonName != leaf.Subject.CommonName {
 		return fmt.Sprintf("common name %q, not %q", t.CommonName, leaf.Subject.CommonName)

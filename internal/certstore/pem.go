@@ -66,7 +66,7 @@ func ParseChain(data []byte) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-// EncodeKey returns the private key in pair twice: as a signer, and as PEM. It supports ECDSA and RSA keys.
+// EncodeKey returns the private key of pair in two forms: as a signer, and as PEM. Only ECDSA and RSA keys are supported.
 func EncodeKey(pair *tls.Certificate) (private crypto.Signer, keyPEM []byte, err error) {
 	switch key := pair.PrivateKey.(type) {
 	case *ecdsa.PrivateKey:

@@ -51,8 +51,8 @@ type Store struct {
 	beforeStep func(operation string) // test hook, called before each operation that changes a file; nil: none
 }
 
-// Open returns the store of the directory opts.Dir, which need not exist. It completes an update that a killed process has
-// started.
+// Open returns the store in the directory opts.Dir, which need not exist. If a process was killed during an update, Open
+// completes that update.
 func Open(opts Options) (*Store, error) {
 	if opts.Prefix == "" || strings.ContainsAny(opts.Prefix, `/\`) {
 		return nil, fmt.Errorf("open store of certificates: Options.Prefix must be part of a file name, and is %q", opts.Prefix)
@@ -80,7 +80,8 @@ func (s *Store) updatedPath() string { return s.filePath("-updated.pem") }
 
 func (s *Store) filePath(end string) string { return filepath.Join(s.opts.Dir, s.opts.Prefix+end) }
 
-// finishUpdate completes the update of a killed process, which has created the updated link and removed the current link.
+// finishUpdate completes an update whose process was killed. If the updated link exists and the current certificate file
+// does not, it renames the updated link to the current link.
 func (s *Store) finishUpdate() error {
 	if there, err := allExist(s.CurrentPath()); err != nil || there {
 		return err
@@ -91,8 +92,8 @@ func (s *Store) finishUpdate() error {
 	return s.runStep("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
 }
 
-// runStep calls operate, which changes one file. Before that, it calls the hook of a test with the name of the operation, so that
-// the test can simulate a crash at this point.
+// runStep calls operate, which changes one file. Before that it calls the test hook s.beforeStep, if any, so that a test can
+// simulate a crash at this operation.
 func (s *Store) runStep(operation string, operate func() error) error {
 	if s.beforeStep != nil {
 		s.beforeStep(operation)
@@ -100,9 +101,9 @@ func (s *Store) runStep(operation string, operate func() error) error {
 	return operate()
 }
 
-// Current reads the current certificate: the certificate that was stored last, or else CertFile and KeyFile, or else PREFIX.crt
-// and PREFIX.key in Dir. The Leaf of the result is set. The error wraps [ErrNoCertificate] if none of these files exists, and
-// otherwise names the unusable file.
+// Current reads the current certificate, and sets its Leaf. It reads the certificate that was stored last. If none was
+// stored, it reads CertFile and KeyFile, and if these do not exist, PREFIX.crt and PREFIX.key in Dir. If no file exists, the
+// error wraps [ErrNoCertificate]; otherwise it names the unusable file.
 func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
 		{s.CurrentPath(), s.CurrentPath()}, {s.opts.CertFile, s.opts.KeyFile}, {s.filePath(".crt"), s.filePath(".key")},
@@ -135,15 +136,15 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return loaded, nil
 }
 
-// CheckWritable returns an error if another type of file is in the place of one of the store's symbolic links, so that Update
-// would fail.
+// CheckWritable returns an error if a file that is not a symbolic link has the path of one of the store's links, so that
+// Update would fail.
 func (s *Store) CheckWritable() error {
 	_, currentErr := isLink(s.CurrentPath())
 	_, updatedErr := isLink(s.updatedPath())
 	return errors.Join(currentErr, updatedErr)
 }
 
-// replaceCurrent writes data to a new file and makes it current.
+// replaceCurrent writes data to a new file and makes it the current certificate file.
 func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	if err := s.runStep("make directory", func() error { return os.MkdirAll(s.opts.Dir, 0o755) }); err != nil {
 		return nil, err
@@ -172,8 +173,8 @@ func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	return loaded, s.runStep("sync directory", func() error { return atomicfile.SyncDir(s.opts.Dir) })
 }
 
-// writeFile writes data to a new certificate file with the time now in its name, and returns the path. It never overwrites a
-// file, because an existing file may be current.
+// writeFile writes data to a new certificate file, whose name contains the time now, and returns its path. It never
+// overwrites a file, because an existing file may be current.
 func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	var f *os.File
 	err = s.runStep("create", func() (err error) {
@@ -202,8 +203,8 @@ func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	return path, nil
 }
 
-// joinPEM returns the content of a certificate file: the chain in cert with the leaf first, and the private key. It returns an
-// error if the key does not match the leaf.
+// joinPEM returns the content of a certificate file: the certificates in cert, leaf first, and the private key. It returns
+// an error if the key does not match the leaf.
 func joinPEM(cert, key []byte) ([]byte, error) {
 	chain, err := ParseChain(cert)
 	if err != nil {
@@ -244,7 +245,8 @@ func readPair(certFile, keyFile string) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// ReadFile reads a regular file of at most [MaxFile] bytes. It follows symbolic links and does not block on a pipe.
+// ReadFile returns the content of a regular file of at most [MaxFile] bytes. It follows symbolic links and does not block on
+// a pipe.
 func ReadFile(path string) ([]byte, error) {
 	found, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -253,7 +255,7 @@ func ReadFile(path string) ([]byte, error) {
 	return plainfile.Read(found, MaxFile)
 }
 
-// allExist reports whether a file exists at each of paths. It returns false for a dangling link and for an empty path.
+// allExist reports whether a file exists at every path. It returns false for a dangling link and for an empty path.
 func allExist(paths ...string) (bool, error) {
 	for _, path := range paths {
 		if path == "" {
@@ -268,8 +270,8 @@ func allExist(paths ...string) (bool, error) {
 	return true, nil
 }
 
-// isLink reports whether path is a symbolic link. It returns false without an error if nothing exists at path, and an error for a
-// file of another type.
+// isLink reports whether path is a symbolic link. It returns false without an error if no file exists at path. A file that
+// is not a symbolic link is an error.
 func isLink(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

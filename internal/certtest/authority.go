@@ -93,7 +93,7 @@ func (a *Authority) signCertificate(template, parent *x509.Certificate, public c
 	return der, nil
 }
 
-// isIssuerOf reports whether a signed the client certificate leaf and the certificate is valid now.
+// isIssuerOf reports whether the authority signed leaf and leaf is a currently valid client certificate.
 func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	roots := x509.NewCertPool()
 	roots.AddCert(a.cert)
@@ -101,7 +101,8 @@ func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	return err == nil
 }
 
-// DecidePending approves or denies all CertificateSigningRequests that have no condition yet, as Options.Decide decides.
+// DecidePending approves or denies each CertificateSigningRequest that has no condition yet. Options.Decide or SetDecide
+// sets the function that decides.
 func (c *Cluster) DecidePending() {
 	c.mu.Lock()
 	decide := c.decide
@@ -118,8 +119,8 @@ func (c *Cluster) DecidePending() {
 	}
 }
 
-// Decide applies verdict to one CertificateSigningRequest: it issues the certificate, or sets the condition Denied or Failed. It
-// does nothing for [Postpone], and if the request does not exist.
+// Decide applies verdict to the CertificateSigningRequest called name: it issues the certificate, or sets the condition
+// Denied or Failed. It does nothing for [Postpone], and if the request does not exist.
 func (c *Cluster) Decide(name string, verdict Verdict) {
 	if verdict == Postpone {
 		return
@@ -145,7 +146,7 @@ func (c *Cluster) Decide(name string, verdict Verdict) {
 	})
 }
 
-// signRequest returns the certificate that request asks for, as PEM.
+// signRequest returns the PEM certificate for request, signed by the authority of the cluster.
 func (c *Cluster) signRequest(request *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil {

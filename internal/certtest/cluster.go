@@ -115,7 +115,8 @@ func (c *Cluster) Close() {
 // CA returns the authority that signs all certificates of the cluster.
 func (c *Cluster) CA() *Authority { return c.ca }
 
-// Dial returns a connection in memory to the API server. It ignores network and address.
+// Dial returns an in-memory connection to the API server. It has the signature of a dial function, but ignores the network
+// and the address.
 func (c *Cluster) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	here, there := net.Pipe()
 	select {
@@ -128,7 +129,7 @@ func (c *Cluster) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// SetToken replaces the bootstrap token that the API server accepts. With an empty token it accepts none.
+// SetToken replaces the bootstrap token that the API server accepts. If token is empty, the server accepts none.
 func (c *Cluster) SetToken(token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +152,7 @@ func (c *Cluster) TokenKubeconfig(token string) []byte {
 	return c.buildKubeconfig(&clientcmdapi.AuthInfo{Token: token})
 }
 
-// Kubeconfig returns a kubeconfig for the cluster with the client certificate and its key inline, both PEM.
+// Kubeconfig returns a kubeconfig for the cluster that contains the given client certificate and key.
 func (c *Cluster) Kubeconfig(certPEM, keyPEM []byte) []byte {
 	return c.buildKubeconfig(&clientcmdapi.AuthInfo{ClientCertificateData: certPEM, ClientKeyData: keyPEM})
 }
@@ -178,7 +179,8 @@ func (c *Cluster) Calls() []Call {
 
 type connection struct{}
 
-// numberConnection returns ctx with the number of a new connection, which ServeHTTP records for each request.
+// numberConnection returns a context that contains the number of the new connection. ServeHTTP records this number for each
+// request.
 func (c *Cluster) numberConnection(ctx context.Context, _ net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +211,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authenticate returns the user of a request. serial is the serial number of the client certificate; empty for a bootstrap token.
-// user is empty if the credentials are missing or invalid.
+// authenticate returns the user of a request. It returns an empty user if the credentials are missing or invalid. serial is
+// the serial number of the client certificate; it is empty if the client used a bootstrap token.
 func (c *Cluster) authenticate(r *http.Request) (user, serial string) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		leaf := r.TLS.PeerCertificates[0]
