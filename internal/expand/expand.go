@@ -29,9 +29,9 @@ const (
 // Lookup returns the value of a variable. ok is false if it does not exist.
 type Lookup func(name string) (value string, ok bool)
 
-// Command returns the words of command with each $(NAME) replaced as in [String]. After this, each word must be shorter than
-// [MaxArgument] bytes, and all words together at most [MaxArguments]. Otherwise the error is a *field.Error about path. An empty
-// command yields nil.
+// Command returns command with each $(NAME) replaced as in [String]. It returns an error about the field at path if an
+// expanded word has [MaxArgument] bytes or more, or if all words together exceed [MaxArguments]. For an empty command it
+// returns nil.
 func Command(command []string, path *field.Path, lookup Lookup) ([]string, error) {
 	r := Room(MaxArguments)
 	return r.Expand(command, path, lookup)
@@ -40,8 +40,8 @@ func Command(command []string, path *field.Path, lookup Lookup) ([]string, error
 // Room is the number of bytes that further arguments and variables of a process may use. Its initial value is [MaxArguments].
 type Room int
 
-// Expand expands words like [Command]. The result must fit into r, the bytes that earlier calls have left, which Expand reduces
-// by the size of the result. A result that does not fit is an error.
+// Expand expands words like [Command]. r is the number of bytes that earlier calls have left. Expand reduces r by the size
+// of the result, and returns an error if the result does not fit.
 func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string, error) {
 	var expanded []string
 	for i, word := range words {
@@ -57,15 +57,16 @@ func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string
 	return expanded, nil
 }
 
-// Reserve reduces r by the space of a string of n bytes with its zero byte and pointer. It reports whether r was large enough.
+// Reserve reduces r by the size of a string of n bytes with its zero byte and its pointer. It returns false if r was too
+// small.
 func (r *Room) Reserve(n int) bool {
 	*r -= Room(n + 1 + pointerSize)
 	return *r >= 0
 }
 
-// String replaces each $(NAME) in text by the value that lookup returns for NAME. A reference to an unknown variable is kept. $$
-// becomes $, and every other $ is kept, for example in an unclosed "$(". It returns false if the result is longer than limit
-// bytes; it allocates no more than limit. Source: third_party/forked/golang/expansion.
+// String replaces each reference $(NAME) in text by the value that lookup returns for NAME. It keeps references to unknown
+// variables. It replaces $$ by $, and keeps every other $, for example in an unclosed "$(". It stops and returns false when
+// the result gets longer than limit bytes. Source: third_party/forked/golang/expansion.
 func String(text string, limit int, lookup Lookup) (string, bool) {
 	if strings.IndexByte(text, '$') < 0 {
 		if len(text) > limit {
@@ -117,7 +118,7 @@ type boundedBuilder struct {
 	exceeded bool
 }
 
-// writeString appends text, or sets b.exceeded if the result would be longer than b.limit.
+// writeString appends text. If the result would be longer than b.limit, it sets b.exceeded instead.
 func (b *boundedBuilder) writeString(text string) {
 	b.exceeded = b.exceeded || len(text) > b.limit-b.text.Len()
 	if !b.exceeded {

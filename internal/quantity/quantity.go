@@ -22,7 +22,7 @@ const (
 	MaxLength   = 64  // in characters
 )
 
-// Parse parses text as a quantity. An error states the cause, but does not contain text.
+// Parse parses text as a quantity. The error states the cause, but does not contain text.
 func Parse(text string) (resource.Quantity, error) {
 	if len(text) > MaxLength {
 		return resource.Quantity{}, lengthError(len(text))
@@ -33,8 +33,8 @@ func Parse(text string) (resource.Quantity, error) {
 	return resource.ParseQuantity(text)
 }
 
-// Check returns an error if number is a number that would take long to parse as a quantity, because it is too long or its
-// exponent is too large. It returns nil for everything else, even for text that is no number.
+// Check returns an error if parsing number as a quantity would take long, because it is too long or its exponent is too
+// large. It returns nil in all other cases, even if number is not a number.
 func Check[T string | []byte](number T) error {
 	if len(number) == 0 || !strings.ContainsRune("+-.0123456789", rune(number[0])) {
 		return nil
@@ -57,7 +57,7 @@ func Check[T string | []byte](number T) error {
 	return nil
 }
 
-// lengthError returns the error for a quantity that has length characters, which are too many.
+// lengthError returns the error for a quantity that is too long. length is its number of characters.
 func lengthError(length int) error {
 	return fmt.Errorf("%d characters, the limit is %d", length, MaxLength)
 }

@@ -36,9 +36,9 @@ type Budget struct {
 	maxBytes  int // initial value of bytes
 }
 
-// NewBudget returns the budget of values and bytes for a file of size bytes. Each list, object and scalar is a value. An object
-// in a list counts as four values, and a key counts as a value only in YAML. The strings together may be a little more than twice
-// as long as the file.
+// NewBudget returns the budget for a file of size bytes: the number of values, and the number of bytes of all strings. Each
+// list, object and scalar is a value. An object in a list counts as four values. A key counts as a value only in YAML. The
+// strings together may be a little more than twice as long as the file.
 func NewBudget(size int) *Budget {
 	most := MaxValues
 	if size > 1<<20 {
@@ -48,7 +48,7 @@ func NewBudget(size int) *Budget {
 	return &Budget{maxValues: most, values: most, nodes: most, marks: marksPerValue * most, bytes: limit, maxBytes: limit}
 }
 
-// Spend reduces the budget by values, for work that is as expensive as decoding that many values. It returns an error if the
+// Spend reduces the budget by a number of values, for work that is as expensive as decoding them. It returns an error if the
 // budget is exceeded.
 func (b *Budget) Spend(values int) error {
 	b.values -= values
@@ -59,7 +59,7 @@ func (b *Budget) Spend(values int) error {
 	return nil
 }
 
-// Spent returns the number of values by which the budget was reduced so far.
+// Spent returns by how many values the budget was reduced so far.
 func (b *Budget) Spent() int { return b.maxValues - max(0, min(b.values, b.nodes)) }
 
 // tooManyValues returns the error for a file with more values than its budget permits.

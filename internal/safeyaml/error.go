@@ -39,8 +39,8 @@ type step struct {
 // maxPath limits the length of a path in an error, in bytes.
 const maxPath = 500
 
-// formatPath returns the field path of steps in the notation of Kubernetes: a.b[0].c, and a[b.c] for a key with dots. A path
-// longer than maxPath bytes is truncated.
+// formatPath returns the path in the notation of Kubernetes: a.b[0].c, or a[b.c] for a key with dots. A path longer than
+// maxPath bytes is truncated.
 func formatPath(steps []step) string {
 	var s strings.Builder
 	for _, step := range steps {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// JSON reduces the budget by the values of the JSON document raw. It returns an error if raw is not valid JSON, exceeds the
+// JSON reduces the budget by the values of a JSON document. It returns an error if raw is not valid JSON, exceeds the
 // budget, or exceeds another limit, such as the maximum nesting depth.
 func (b *Budget) JSON(raw []byte) error {
 	if !json.Valid(raw) { // the error of Unmarshal has the position
@@ -48,7 +48,8 @@ func (b *Budget) JSON(raw []byte) error {
 	return s.scanDocument()
 }
 
-// checkLength returns an error if length is greater than limit, both in bytes. The error text names kind, such as "string".
+// checkLength returns an error if length is greater than limit. Both are in bytes. kind is a word for the error text, such
+// as "string".
 func checkLength(kind string, length, limit int) error {
 	if length > limit {
 		return fmt.Errorf("a %s of %d bytes, the limit is %d", kind, length, limit)
@@ -68,7 +69,8 @@ type scanner struct {
 // errEnd is returned for JSON that ends within a value.
 var errEnd = errors.New("unexpected end of JSON")
 
-// scanDocument scans all values of the document. An error of a hook contains the path of the value for which the hook was called.
+// scanDocument scans all values of the document. If a hook returns an error, the result contains the path of the value for
+// which the hook was called.
 func (s *scanner) scanDocument() error {
 	if err := s.scanValue(); err != nil {
 		return &Error{Path: formatPath(s.path), Err: err}
@@ -89,8 +91,8 @@ func (s *scanner) peekByte() byte {
 	return 0
 }
 
-// scanValue scans the next value with its children, and calls the hooks of s for each. After an error, s.path is the path of the
-// value that caused it.
+// scanValue scans the next value with its children, and calls the hooks of s for each of them. After an error, s.path is the
+// path of the value that caused it.
 func (s *scanner) scanValue() error {
 	if s.enter != nil {
 		if err := s.enter(s); err != nil {
@@ -114,7 +116,7 @@ func (s *scanner) scanValue() error {
 	return s.scalar(s, text)
 }
 
-// scanChildren scans the values in a list, or in an object if keyed is true, up to the closing bracket.
+// scanChildren scans the values in a list or object up to its closing bracket. keyed is true for an object.
 func (s *scanner) scanChildren(keyed bool) error {
 	s.at++
 	for i := 0; ; i++ {
@@ -159,7 +161,7 @@ func (s *scanner) scanString() []byte {
 	return s.data[begin:]
 }
 
-// unquoteString returns the content of text if text is a JSON string, and text itself otherwise.
+// unquoteString returns the content of text if text is a JSON string. Otherwise it returns text itself.
 func unquoteString(text []byte) []byte {
 	if text[0] != '"' {
 		return text

@@ -16,9 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// Quantities returns an error for the first quantity in the JSON text raw that is too long or has too large an exponent. A value
-// is a quantity if objectType, the type that the caller decodes raw into, has a resource.Quantity there. Invalid JSON is no error
-// here, because the decoder rejects it.
+// Quantities returns an error for the first quantity in the JSON text raw that is too long or has too large an exponent. It
+// finds the quantities by objectType, the type into which the caller decodes raw. For invalid JSON it returns nil, because
+// the decoder rejects it.
 func Quantities(raw []byte, objectType reflect.Type) error {
 	if !json.Valid(raw) {
 		return nil
@@ -35,7 +35,7 @@ func Quantities(raw []byte, objectType reflect.Type) error {
 	return s.scanDocument()
 }
 
-// quotePrefix returns text in quotes. If text is longer than any valid quantity, only its start is quoted.
+// quotePrefix returns text in quotes. If text is longer than any valid quantity, it quotes only the start.
 func quotePrefix(text []byte) string {
 	if len(text) <= quantity.MaxLength {
 		return strconv.Quote(string(text))
@@ -46,7 +46,7 @@ func quotePrefix(text []byte) string {
 // fieldCache has the types of struct fields by lower-case JSON key, for each struct type.
 type fieldCache map[reflect.Type]map[string]reflect.Type
 
-// isQuantity reports whether the value at path is a resource.Quantity when an object is decoded into objectType.
+// isQuantity reports whether the value at path becomes a resource.Quantity when an object is decoded into objectType.
 func (f fieldCache) isQuantity(objectType reflect.Type, path []step) bool {
 	for _, step := range path {
 		for objectType.Kind() == reflect.Pointer {
@@ -70,8 +70,8 @@ func (f fieldCache) isQuantity(objectType reflect.Type, path []step) bool {
 	return objectType == reflect.TypeFor[resource.Quantity]()
 }
 
-// fieldTypes maps the JSON key of each field of structType, in the form of foldKey, to the type of the field. Fields of embedded
-// structs are included.
+// fieldTypes maps the JSON key of each field of structType to the type of the field. The keys are in the form that foldKey
+// returns. Fields of embedded structs are included.
 func (f fieldCache) fieldTypes(structType reflect.Type) map[string]reflect.Type {
 	if known, ok := f[structType]; ok {
 		return known
@@ -100,6 +100,6 @@ func (f fieldCache) fieldTypes(structType reflect.Type) map[string]reflect.Type 
 	return keys
 }
 
-// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal. It converts to upper case
-// before it converts to lower case, because two non-ASCII letters become ASCII only that way.
+// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal. It converts to upper
+// case first, because two non-ASCII letters become ASCII only that way.
 func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }

@@ -14,8 +14,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML parses text, which must be one YAML document, and reduces the budget by its nodes and strings, with aliases expanded. It
-// returns an error if text has a second document or exceeds the budget. For an empty text, it returns a node whose Kind is zero.
+// YAML parses one YAML document. It reduces the budget by the nodes and strings of the document, in which it expands
+// aliases. It returns an error if text has a second document or exceeds the budget. For an empty text, it returns a node
+// whose Kind is zero.
 func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	b.marks -= countMarks(text)
 	if b.marks < 0 {
@@ -38,9 +39,9 @@ func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// countMarks returns an upper limit for the cost of parsing text: the number of characters that can begin a YAML node, even those
-// in strings. A document has at most three nodes per such character, and one more. A comment counts as four characters, because
-// it takes the memory of several nodes.
+// countMarks returns an upper limit for the cost of parsing text: the number of characters that can begin a YAML node, even
+// in strings. A document has at most three nodes per such character, and one more. A comment counts as four characters,
+// because it takes the memory of several nodes.
 func countMarks(text []byte) int {
 	n := 0
 	for i, c := range text {
@@ -58,8 +59,8 @@ func countMarks(text []byte) int {
 	return n
 }
 
-// isWordByte reports whether a dash before char cannot begin a list element, because char continues a word. Every other byte may
-// be part of a blank, such as a Unicode line break or a zero byte of UTF-16.
+// isWordByte reports whether char after a dash continues a word, so that the dash cannot begin a list element. Every other
+// byte may be part of a blank, such as a Unicode line break or a zero byte of UTF-16.
 func isWordByte(char byte) bool {
 	return char == '-' || char == '.' || char == '_' || char == '/' || '0' <= char && char <= '9' || 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z'
 }
@@ -73,8 +74,8 @@ type expansion struct {
 	anchored map[*yaml.Node]nodeWeight // sizes of anchored nodes that were added completely
 }
 
-// addNode reduces the budget by n and its children, with aliases expanded. It returns an error if a limit is exceeded. depth is
-// the number of nodes around n.
+// addNode reduces the budget by n and its children, with aliases expanded. It returns an error if a limit is exceeded. depth
+// is the number of nodes that enclose n.
 func (e *expansion) addNode(n *yaml.Node, depth int) error {
 	before := nodeWeight{e.budget.nodes, e.budget.bytes}
 	cost, err := e.nodeCost(n)
@@ -108,7 +109,8 @@ func (e *expansion) addNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// nodeCost returns the cost of node without its children. An alias costs as much as the anchored node with its children.
+// nodeCost returns the cost of a node without its children. An alias costs as much as the anchored node together with its
+// children.
 func (e *expansion) nodeCost(node *yaml.Node) (nodeWeight, error) {
 	switch node.Kind {
 	case yaml.ScalarNode:
@@ -130,8 +132,8 @@ func (e *expansion) nodeCost(node *yaml.Node) (nodeWeight, error) {
 	return nodeWeight{nodes: 1}, nil
 }
 
-// maxJSONLength returns an upper limit for the length of the scalar text in JSON, in bytes. Some characters need up to six bytes,
-// and a key y becomes "true".
+// maxJSONLength returns an upper limit for the length of a scalar in JSON, in bytes. Some characters need up to six bytes,
+// and the key y becomes "true".
 func maxJSONLength(text string) int {
 	n := len(text) + 10
 	for i, r := range text {
