@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run runs cmd in a new process group and waits until it exits. If the context of cmd ends first, Run kills the group. When cmd
-// has exited, it also kills child processes that still run, unless stay is true. Plugins that start a server need stay.
+// Run runs cmd in a new process group and waits until it exits. If the context of cmd ends first, Run kills the group. After
+// cmd has exited, Run kills the child processes that it has left, unless stay is true. Set stay for a plugin that starts a
+// server.
 func Run(cmd *exec.Cmd, stay bool) error {
 	var mu sync.Mutex // guards ended
 	ended := false    // the process group ID may be reused
@@ -41,8 +42,8 @@ func Run(cmd *exec.Cmd, stay bool) error {
 	return cmd.Wait()
 }
 
-// awaitExit waits until the child process pid exits, but does not reap it. While it is a zombie, the kernel does not reuse the ID
-// of its process group.
+// awaitExit waits until the child process pid exits, but does not reap it. While it is a zombie, the kernel does not reuse
+// the ID of its process group.
 func awaitExit(pid int) error {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -7,6 +7,6 @@ package plugincmd
 
 import "os/exec"
 
-// Run runs cmd and waits until it exits. If the context of cmd ends first, Run kills the process, but not its children. The bool
-// is ignored.
+// Run runs cmd and waits until it exits. If the context of cmd ends first, Run kills the process, but not its children. The
+// second parameter is ignored.
 func Run(cmd *exec.Cmd, _ bool) error { return cmd.Run() }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialSocket connects to the unix socket at path. A symbolic link at path is an error. path may be longer than a socket address
-// permits, because the connection is made through /proc/self/fd.
+// dialSocket connects to the unix socket at path. A symbolic link at path is an error. The path may be longer than a socket
+// address permits, because dialSocket connects through /proc/self/fd.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -42,7 +42,8 @@ const maxPath = 4096
 // errConnLost is the error of calls after the connection was lost.
 var errConnLost = errors.New("the connection was lost")
 
-// CheckPath returns an error unless path is absolute and clean: it contains no "..", no duplicate slashes and no zero bytes.
+// CheckPath returns an error unless path is an absolute, clean path of limited length. A clean path contains no "..", no
+// duplicate slashes and no zero bytes.
 func CheckPath(path string) error {
 	switch {
 	case len(path) > maxPath:
@@ -53,8 +54,8 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// Connect connects to the gRPC server at the unix socket at path. If no process listens, it fails at once. If the server does not
-// respond, it fails after [Timeout]. The connection is not re-established when it is lost.
+// Connect connects to the gRPC server whose unix socket is at path. It fails at once if no process listens there, and after
+// [Timeout] if the server does not respond. A lost connection is not re-established.
 func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
@@ -90,8 +91,8 @@ type dialer struct {
 	err  atomic.Pointer[error] // error of the only attempt
 }
 
-// dialOnce connects to the socket of d at its first call. Each later call returns errConnLost, so that gRPC does not reconnect to
-// another process.
+// dialOnce connects to the socket of d at its first call. Each later call returns errConnLost, so that gRPC does not
+// reconnect, possibly to another process.
 func (d *dialer) dialOnce(ctx context.Context, _ string) (net.Conn, error) {
 	if d.used.Swap(true) {
 		return nil, errConnLost
@@ -104,7 +105,7 @@ func (d *dialer) dialOnce(ctx context.Context, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// awaitReady waits until conn is connected to the server. It returns the reason if the connection fails or ctx ends.
+// awaitReady waits until conn is connected to the server. If the connection fails or ctx ends, it returns the reason.
 func (d *dialer) awaitReady(ctx context.Context, conn *grpc.ClientConn) error {
 	conn.Connect()
 	connecting := false

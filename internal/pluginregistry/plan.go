@@ -49,8 +49,8 @@ type action struct {
 	step step
 }
 
-// retryPolicy returns the back-off between attempts to register a plugin, with the delays of the kubelet
-// (pkg/util/goroutinemap/exponentialbackoff).
+// retryPolicy returns the back-off between attempts to register a plugin. The delays are those of the kubelet. Source:
+// pkg/util/goroutinemap/exponentialbackoff.
 func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
@@ -58,8 +58,8 @@ func retryPolicy() backoff.Policy {
 // sockets maps each socket path to its state.
 type sockets map[string]*socket
 
-// setFound stores which sockets the directory contains: found maps their paths to their IDs. If a socket was replaced, its
-// back-off starts again, because the new plugin may succeed.
+// setFound stores the sockets that the directory contains. found maps the path of each socket to its ID. If a new socket has
+// replaced one at its path, the back-off starts again, because the new plugin may succeed.
 func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	for path, id := range found {
 		k := s[path]
@@ -80,8 +80,8 @@ func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	}
 }
 
-// planSteps returns the steps to start at now, for example registrations, and the time of the next step after these. It also
-// deletes the entries of sockets that no longer exist and need no step.
+// planSteps returns the steps to start now, for example registrations, and the time of the next step after these. It also
+// deletes the entries of sockets that do not exist any more and need no step.
 func (s sockets) planSteps(now time.Time) (actions []action, wake time.Time) {
 	for _, path := range slices.Sorted(maps.Keys(s)) {
 		k := s[path]
@@ -112,7 +112,7 @@ func (k *socket) nextStep() (step, time.Time) {
 	return register, k.notBefore
 }
 
-// startStep records that next, a step of k such as its registration, has started.
+// startStep records that a step of this socket, such as a registration, has started.
 func (k *socket) startStep(next step) {
 	if next == cancel {
 		k.canceled = true
@@ -124,8 +124,8 @@ func (k *socket) startStep(next step) {
 	}
 }
 
-// finishStep stores the result of the step of k that has just returned. plugin is the registered plugin. ignored is true if no
-// handler exists for its type. After an error it sets the time of the next attempt.
+// finishStep stores the result of the step that was running for this socket. plugin is the registered plugin. ignored is
+// true if no handler exists for the type of the plugin. After an error, finishStep sets the time of the next attempt.
 func (k *socket) finishStep(plugin Plugin, ignored bool, err error, now time.Time) {
 	s, canceled := k.running, k.canceled
 	k.running, k.canceled, k.registered = none, false, false

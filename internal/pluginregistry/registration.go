@@ -32,8 +32,8 @@ const (
 // errIgnored is the error for a plugin whose type has no handler.
 var errIgnored = errors.New("no handler for plugins of this type")
 
-// registerPlugin registers the plugin whose socket is at path: it calls the plugin's GetInfo, then the handler for its type, and
-// then reports the result to the plugin.
+// registerPlugin registers the plugin whose socket is at path. It calls GetInfo of the plugin, then the handler for the type
+// of the plugin, and then reports the result to the plugin.
 func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, error) {
 	conn, err := plugingrpc.Connect(ctx, path)
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, erro
 	return p, nil
 }
 
-// getInfo calls GetInfo of the plugin whose socket is at path, and checks that the result is within the limits.
+// getInfo calls GetInfo of the plugin whose socket is at path, and checks the limits of the result.
 func getInfo(ctx context.Context, client registration.RegistrationClient, path string) (Plugin, error) {
 	ctx, cancel := context.WithTimeout(ctx, InfoTimeout)
 	defer cancel()
@@ -80,7 +80,7 @@ func getInfo(ctx context.Context, client registration.RegistrationClient, path s
 	return p, p.checkLimits()
 }
 
-// checkLimits returns an error if a text or list of p exceeds its limit, or if its endpoint is not a valid path.
+// checkLimits returns an error if a text or list of p exceeds its limit, or if p.Endpoint is not a valid path.
 func (p *Plugin) checkLimits() error {
 	if len(p.Versions) > maxVersions {
 		return fmt.Errorf("%d versions, more than %d", len(p.Versions), maxVersions)
@@ -96,8 +96,8 @@ func (p *Plugin) checkLimits() error {
 	return nil
 }
 
-// refusePlugin reports to the plugin that it is not registered because of reason, and returns reason. If the report fails, the
-// returned error also wraps the error of the report.
+// refusePlugin reports to the plugin that reason has prevented its registration, and returns reason. If the report fails,
+// the returned error wraps both errors.
 func refusePlugin(ctx context.Context, client registration.RegistrationClient, reason error) error {
 	if err := notifyPlugin(ctx, client, reason); err != nil {
 		return fmt.Errorf("%w; notify plugin: %w", reason, err)
@@ -105,8 +105,8 @@ func refusePlugin(ctx context.Context, client registration.RegistrationClient, r
 	return reason
 }
 
-// notifyPlugin reports to the plugin that it is registered, if reason is nil. Otherwise it reports reason as the error that
-// prevented the registration.
+// notifyPlugin reports the result of the registration to the plugin. If reason is nil, the plugin is registered. Otherwise
+// reason is the error that has prevented the registration.
 func notifyPlugin(ctx context.Context, client registration.RegistrationClient, reason error) error {
 	ctx, cancel := context.WithTimeout(ctx, NotifyTimeout)
 	defer cancel()

@@ -21,8 +21,9 @@ const (
 	maxEntries = 4096 // in all directories
 )
 
-// scanDir returns the sockets in dir and its subdirectories by path, and all these directories, for the caller to watch. If there
-// are too many entries, the result is incomplete and err is set. Symbolic links and names with a leading dot are ignored.
+// scanDir returns the sockets in dir and its subdirectories, by path. It also returns these directories, which the caller
+// watches. It ignores symbolic links and names with a leading dot. If there are too many entries, it returns an error with
+// an incomplete result.
 func scanDir(dir string) (sockets map[string]socketID, dirs []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -54,7 +55,7 @@ type scanner struct {
 	err     error // the last error; the scan continues after it
 }
 
-// readDir adds the entries of the directory dir to the result of the scan.
+// readDir adds the entries of the directory dir, which is relative to the root of the scan, to the result.
 func (s *scanner) readDir(dir string) error {
 	f, err := s.root.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -77,8 +78,8 @@ func (s *scanner) readDir(dir string) error {
 	return nil
 }
 
-// addEntry adds the file whose path below the scanned directory is name to the result, if it is a socket. A directory is added to
-// the list of directories that the scan reads later.
+// addEntry adds a socket to the result of the scan. It adds a directory to the directories that the scan reads later, and
+// ignores other files. name is relative to the root of the scan.
 func (s *scanner) addEntry(name string) {
 	info, err := s.root.Lstat(name)
 	if err != nil {

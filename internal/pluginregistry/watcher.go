@@ -76,7 +76,8 @@ type stepResult struct {
 	err    error
 }
 
-// New returns a watcher with opts. It starts nothing; call [Watcher.Run]. An invalid option is an error that names the option.
+// New returns a watcher with opts, and starts nothing; call [Watcher.Run]. If an option is invalid, the error names the
+// option.
 func New(opts Options) (*Watcher, error) {
 	if !filepath.IsAbs(opts.Dir) {
 		return nil, fmt.Errorf("pluginregistry: field Dir: %q is no absolute path", opts.Dir)
@@ -122,8 +123,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop scans the plugin directory periodically, and soon after each event of changes. After each scan it starts the registrations
-// and deregistrations that are due, in goroutines of wg. changes may be nil.
+// loop scans the plugin directory periodically, and soon after each event of changes. Then it starts the registrations and
+// deregistrations that are due, in goroutines of wg. changes may be nil.
 func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotify.Watcher) {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
@@ -160,8 +161,8 @@ func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotif
 	}
 }
 
-// readDir scans the plugin directory and stores the sockets that it contains. It also adds every subdirectory to changes, so that
-// new sockets there cause events.
+// readDir scans the plugin directory and stores the sockets in it. It also adds every subdirectory to changes, so that a new
+// socket there causes an event.
 func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	found, dirs, err := scanDir(w.opts.Dir)
 	switch {
@@ -187,8 +188,8 @@ func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	w.state.setFound(found, now)
 }
 
-// keepExisting returns found and the sockets of the previous scan that still exist. found is the incomplete result of a scan,
-// from which existing sockets may be missing.
+// keepExisting adds to found the sockets of the previous scan that still exist, and returns the result. It is called after
+// an incomplete scan, because its result may omit existing sockets.
 func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	all := map[string]socketID{}
 	for path, k := range w.state {
@@ -200,8 +201,8 @@ func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	return all
 }
 
-// startSteps starts each registration and deregistration that is due, in a goroutine of wg. It returns the time at which the next
-// one is due; zero means none.
+// startSteps starts the registrations and deregistrations that are due, in goroutines of wg. It returns the time of the next
+// one; zero means that there is none.
 func (w *Watcher) startSteps(ctx context.Context, wg *sync.WaitGroup) time.Time {
 	actions, wake := w.state.planSteps(time.Now())
 	for _, a := range actions {
@@ -231,7 +232,7 @@ func (w *Watcher) runRegistration(ctx context.Context, path string) stepResult {
 	return stepResult{path, p, err}
 }
 
-// sendResult sends res, the result of a step, to the loop. If Run is stopping, the result is dropped.
+// sendResult sends the result of a step to the loop. If Run is stopping, it drops the result.
 func (w *Watcher) sendResult(ctx context.Context, res stepResult) {
 	select {
 	case w.ended <- res:
@@ -239,7 +240,7 @@ func (w *Watcher) sendResult(ctx context.Context, res stepResult) {
 	}
 }
 
-// finishStep stores and logs res, the result of a step that has returned.
+// finishStep stores and logs the result of a step that has returned.
 func (w *Watcher) finishStep(res stepResult) {
 	k := w.state[res.path]
 	if stop := w.cancels[res.path]; stop != nil {
