@@ -44,7 +44,7 @@ func PathOf(spec *corev1.PodSpec, name string) *field.Path {
 	return containerPath(c)
 }
 
-// containerPath returns the field path of container, such as spec.initContainers[0].
+// containerPath returns the field path of a container, such as spec.initContainers[0].
 func containerPath(container containers.Container) *field.Path {
 	list := "containers"
 	switch container.Kind {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// FieldPaths returns the pod fields that fieldRef of an environment variable permits. Single labels and annotations are permitted
-// too, but not listed.
+// FieldPaths returns the pod fields that a fieldRef in an environment variable can refer to. A single label or annotation is
+// permitted too, but not listed.
 func FieldPaths() []string {
 	return []string{
 		"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
@@ -20,14 +20,14 @@ func FieldPaths() []string {
 	}
 }
 
-// VolumeFieldPaths returns the pod fields that fieldRef of a downward API volume permits. Single labels and annotations are
-// permitted too, but not listed.
+// VolumeFieldPaths returns the pod fields that a fieldRef in a downward API volume can refer to. A single label or
+// annotation is permitted too, but not listed.
 func VolumeFieldPaths() []string {
 	return []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 }
 
-// SplitSubscript splits a path such as metadata.labels['app'] into the name metadata.labels and the key app. ok is false if path
-// does not end with a subscript.
+// SplitSubscript splits a field path such as metadata.labels['app'] into the name metadata.labels and the key app. ok is
+// false if the path does not end with a subscript.
 func SplitSubscript(path string) (name, key string, ok bool) {
 	s, ok := strings.CutSuffix(path, "']")
 	if !ok {
@@ -37,8 +37,8 @@ func SplitSubscript(path string) (name, key string, ok bool) {
 	return name, key, ok && name != ""
 }
 
-// ResourceFields returns the requests and limits that resourceFieldRef of an environment variable permits. Those of huge pages
-// are permitted too, but not listed.
+// ResourceFields returns the requests and limits that a resourceFieldRef in an environment variable can refer to. Requests
+// and limits of huge pages are permitted too, but not listed.
 func ResourceFields() []string {
 	return []string{
 		"limits.cpu", "limits.ephemeral-storage", "limits.memory",
@@ -46,8 +46,8 @@ func ResourceFields() []string {
 	}
 }
 
-// IsContainerResource reports whether name is a container resource of Kubernetes itself, not of a device plugin: CPU, memory,
-// ephemeral storage or huge pages.
+// IsContainerResource reports whether name is a container resource that Kubernetes itself provides: CPU, memory, ephemeral
+// storage or huge pages. It returns false for the resources of device plugins.
 func IsContainerResource(name corev1.ResourceName) bool {
 	switch name {
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
@@ -56,9 +56,9 @@ func IsContainerResource(name corev1.ResourceName) bool {
 	return IsHugePages(name)
 }
 
-// Quotient returns quantity divided by divisor, rounded up, as decimal text: the value of a resourceFieldRef. If name is cpu, it
-// divides the numbers of millicores. A divisor of zero or less counts as 1. Source: convertResourceCPUToString in
-// pkg/api/v1/resource/helpers.go.
+// Quotient returns the value of a resourceFieldRef: quantity divided by divisor, rounded up, as decimal text. For the
+// resource cpu, it divides the numbers of millicores. A divisor of zero or less counts as 1. Source:
+// convertResourceCPUToString in pkg/api/v1/resource/helpers.go.
 func Quotient(name corev1.ResourceName, quantity, divisor resource.Quantity) string {
 	if divisor.Sign() <= 0 {
 		divisor = resource.MustParse("1")

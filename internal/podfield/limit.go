@@ -26,7 +26,7 @@ const (
 	MaxHook          = 64 << 10  // bytes of a lifecycle hook in JSON: a preStop hook is stored in an annotation of its container
 )
 
-// MapSize returns the number of bytes of all keys and values in labels, which may also be annotations.
+// MapSize returns the total number of bytes of all keys and values in a map of labels or annotations.
 func MapSize(labels map[string]string) int {
 	size := 0
 	for k, v := range labels {

@@ -25,8 +25,8 @@ func RecursiveModes() []corev1.RecursiveReadOnlyMode {
 	}
 }
 
-// CheckRelative returns an error text if subPath, the path in a volume, is absolute or has an element "..". It returns nil for a
-// valid subPath.
+// CheckRelative checks a subPath, which is a path in a volume. It returns an error text if the path is absolute or has an
+// element "..", and nil otherwise.
 func CheckRelative(subPath string) []string {
 	if path.IsAbs(subPath) {
 		return []string{"must be a relative path"}
@@ -34,7 +34,8 @@ func CheckRelative(subPath string) []string {
 	return CheckNoBacksteps(subPath)
 }
 
-// CheckNoBacksteps returns an error text if subPath, the path in a volume, has an element "..". It returns nil otherwise.
+// CheckNoBacksteps checks a subPath, which is a path in a volume. It returns an error text if the path has an element "..",
+// and nil otherwise.
 func CheckNoBacksteps(subPath string) []string {
 	if slices.Contains(strings.Split(subPath, "/"), "..") {
 		return []string{"must not contain '..'"}

@@ -21,8 +21,8 @@ func AppArmorTypes() []corev1.AppArmorProfileType {
 	}
 }
 
-// ParseAppArmorAnnotation returns the profile that value, a container's AppArmor annotation, stands for. The annotation is
-// deprecated in favor of the field appArmorProfile. It returns nil if value is invalid.
+// ParseAppArmorAnnotation returns the AppArmor profile for the value of a container's AppArmor annotation, which is
+// deprecated in favor of the field appArmorProfile. It returns nil if the value is invalid.
 func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	switch value {
 	case corev1.DeprecatedAppArmorBetaProfileRuntimeDefault:
@@ -37,9 +37,9 @@ func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 }
 
-// SysctlName returns name, the name of a sysctl, with dots as separators. If the first separator of name is a slash, each dot
-// becomes a slash and each slash a dot, as in sysctl.d(5): net/ipv4/conf/eno2.100/rp_filter becomes
-// net.ipv4.conf.eno2/100.rp_filter.
+// SysctlName returns the name of a sysctl in the form with dots as separators. If the first separator in name is a slash, it
+// replaces each dot by a slash and each slash by a dot, as in sysctl.d(5). For example, net/ipv4/conf/eno2.100/rp_filter
+// becomes net.ipv4.conf.eno2/100.rp_filter.
 func SysctlName(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '.' {

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addresses returns the IP addresses of a pod for its status, at most one per IP family. ips has the addresses from the runtime
-// in any order; invalid addresses are ignored. The first result has the family of hostIPs[0], the primary family of the node, if
-// ips has such an address.
+// Addresses returns the IP addresses for the status of a pod, at most one per IP family. ips contains the addresses from the
+// runtime in any order; invalid addresses are ignored. If possible, the first result is of the primary family of the node,
+// which is the family of hostIPs[0].
 //
-// A pod with host network and without addresses in ips keeps its previous addresses, or gets hostIPs[0] if it has none. If it
-// then has one address, it also gets hostIPs[1] of the other family, because the node may have become dual stack. Source:
+// A pod with host network keeps its previous addresses if ips is empty, and gets hostIPs[0] if it has none. If it then has
+// one address, it also gets hostIPs[1] if that is of the other family, because the node may have become dual stack. Source:
 // sortPodIPs and generateAPIPodStatus in pkg/kubelet/kubelet_pods.go.
 func Addresses(hostNetwork bool, ips []string, previous []corev1.PodIP, hostIPs []netip.Addr) []netip.Addr {
 	first6 := len(hostIPs) > 0 && hostIPs[0].Is6()
@@ -40,8 +40,8 @@ func Addresses(hostNetwork bool, ips []string, previous []corev1.PodIP, hostIPs 
 	return picked
 }
 
-// pickPerFamily returns the first IPv4 and the first IPv6 address in ips. With first6, the IPv6 address comes first. Invalid
-// addresses are ignored.
+// pickPerFamily returns the first IPv4 address and the first IPv6 address in ips. If first6 is true, the IPv6 address comes
+// first. Invalid addresses are ignored.
 func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	var picked []netip.Addr
 	for _, is6 := range [...]bool{first6, !first6} {
@@ -55,8 +55,9 @@ func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	return picked
 }
 
-// Parse parses an IP address like the kubelet. Unlike [netip.ParseAddr], it permits leading zeros in numbers, because some CNI
-// plugins write them. It returns an IPv4-mapped IPv6 address as an IPv4 address. An address with a zone is invalid.
+// Parse parses an IP address as the kubelet does. Unlike [netip.ParseAddr], it permits leading zeros in numbers, because
+// some CNI plugins write them. It converts an IPv4-mapped IPv6 address to IPv4. It returns false for an invalid address and
+// for an address with a zone.
 func Parse(text string) (netip.Addr, bool) {
 	var b strings.Builder
 	digits := 0 // of the current number, without leading zeros

@@ -17,7 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// SourceOf returns the type of vol as the JSON name of its source field, such as "configMap". It returns "" if no source is set.
+// SourceOf returns the type of a volume: the JSON name of its source field, such as "configMap". It returns "" if no source
+// is set.
 func SourceOf(vol *corev1.Volume) string {
 	switch { // the common ones, without reflection
 	case vol.ConfigMap != nil:
@@ -34,13 +35,14 @@ func SourceOf(vol *corev1.Volume) string {
 	return firstFieldSet(reflect.ValueOf(&vol.VolumeSource).Elem())
 }
 
-// PVSourceOf returns the type of pv as the JSON name of its source field, such as "csi". It returns "" if no source is set.
+// PVSourceOf returns the type of a persistent volume: the JSON name of its source field, such as "csi". It returns "" if no
+// source is set.
 func PVSourceOf(pv *corev1.PersistentVolume) string {
 	return firstFieldSet(reflect.ValueOf(&pv.Spec.PersistentVolumeSource).Elem())
 }
 
-// firstFieldSet returns the JSON name of the first field of the struct sources that is not nil, or "". All fields of sources must
-// be pointers.
+// firstFieldSet returns the JSON name of the first field that is not nil in the struct sources, or "" if all fields are nil.
+// All fields must be pointers.
 func firstFieldSet(sources reflect.Value) string {
 	for i := range sources.NumField() {
 		if !sources.Field(i).IsNil() {
@@ -51,8 +53,8 @@ func firstFieldSet(sources reflect.Value) string {
 	return ""
 }
 
-// UsedByPod returns the names of the volumes that at least one container of spec uses, as a mount or as a device. Only these
-// volumes need to be set up.
+// UsedByPod returns the names of the volumes that at least one container mounts or uses as a device. Only these volumes must
+// be set up.
 func UsedByPod(spec *corev1.PodSpec) map[string]bool {
 	names := make(map[string]bool, len(spec.Volumes))
 	for c := range containers.All(spec) {
@@ -63,7 +65,7 @@ func UsedByPod(spec *corev1.PodSpec) map[string]bool {
 	return names
 }
 
-// UsedByContainer yields the name of the volume of each mount and each device of container.
+// UsedByContainer yields the name of a volume for each volume mount and each volume device of the container.
 func UsedByContainer(container *corev1.Container) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range container.VolumeMounts {
@@ -79,7 +81,7 @@ func UsedByContainer(container *corev1.Container) iter.Seq[string] {
 	}
 }
 
-// Find returns the volume called name in the spec of pod, or nil.
+// Find returns the volume called name in the spec of pod, or nil if there is none.
 func Find(pod *corev1.Pod, name string) *corev1.Volume {
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].Name == name {
@@ -89,7 +91,7 @@ func Find(pod *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// ReadOnly reports whether the pod spec makes the volume read-only by the field readOnly of its source.
+// ReadOnly reports whether the source of vol has the field readOnly set, which makes the volume read-only for the whole pod.
 func ReadOnly(vol *corev1.Volume) bool {
 	switch {
 	case vol.PersistentVolumeClaim != nil:
