@@ -43,7 +43,7 @@ type Conn struct {
 	signaled chan struct{} // capacity 1; DeliverSignal sends to it
 }
 
-// Dial connects to logind through the system message bus, and subscribes to the signals of shutdowns.
+// Dial connects to logind over the system message bus, and subscribes to the signal that logind sends about shutdowns.
 func Dial(ctx context.Context, opts Options) (*Conn, error) {
 	opts.Socket, opts.Timeout = cmp.Or(opts.Socket, SystemSocket), cmp.Or(opts.Timeout, defaultTimeout)
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
@@ -94,20 +94,20 @@ func (c *Conn) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the connection. Inhibitors remain in effect until their files are closed.
+// Close closes the connection. An inhibitor remains in effect until its file is closed.
 func (c *Conn) Close() {
 	_ = c.socket.Close() // first, because the library waits for a blocked send
 	_ = c.bus.Close()
 }
 
-// DeliverSignal implements [dbus.SignalHandler]. It wakes [Conn.Watch] if name is the signal of a shutdown, and does not block.
+// DeliverSignal wakes [Conn.Watch] if the signal is about a shutdown. It does not block. It implements [dbus.SignalHandler].
 func (c *Conn) DeliverSignal(iface, name string, _ *dbus.Signal) {
 	if iface == managerInterface && name == shutdownSignal {
 		sleep.Wake(c.signaled)
 	}
 }
 
-// InhibitDelayMax returns logind's setting InhibitDelayMaxSec: the longest time for which a shutdown waits for inhibitors.
+// InhibitDelayMax returns the setting InhibitDelayMaxSec of logind: the longest time that a shutdown waits for inhibitors.
 func (c *Conn) InhibitDelayMax(ctx context.Context) (time.Duration, error) {
 	var micros uint64
 	if err := c.readProperty(ctx, "InhibitDelayMaxUSec", &micros); err != nil {
@@ -131,9 +131,9 @@ func (c *Conn) readProperty(ctx context.Context, name string, value any) error {
 	return nil
 }
 
-// Inhibit takes a delay inhibitor: a shutdown waits until the returned file is closed. systemd-inhibit lists the inhibitor with
-// who and why. Inhibit ignores the cancellation of ctx, because a file that arrives after a canceled call would never be closed.
-// It returns after Options.Timeout at the latest.
+// Inhibit takes a delay inhibitor: a shutdown waits until the returned file is closed. systemd-inhibit shows the texts who
+// and why for it. Inhibit returns after Options.Timeout at the latest, but ignores the cancellation of ctx, because a file
+// that arrives after a canceled call would never be closed.
 func (c *Conn) Inhibit(ctx context.Context, who, why string) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
@@ -148,7 +148,7 @@ func (c *Conn) Inhibit(ctx context.Context, who, why string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "inhibitor"), nil
 }
 
-// Reload requests that logind read its configuration again. It returns before logind has read the configuration.
+// Reload requests that logind read its configuration again. It returns before logind has done this.
 func (c *Conn) Reload(ctx context.Context) error {
 	const hangup = int32(1)
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -160,8 +160,8 @@ func (c *Conn) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Watch calls onChange once at the start and after each change of the shutdown state. The parameter shutdown is true once a
-// shutdown has started. Watch returns nil when ctx ends, and an error if the connection is lost or a call fails.
+// Watch calls onChange once at the start, and then after each change of the shutdown state. It passes true if a shutdown has
+// started. Watch returns nil when ctx ends, and an error if the connection is lost or a call fails.
 func (c *Conn) Watch(ctx context.Context, onChange func(shutdown bool)) error {
 	known, was := false, false
 	for {

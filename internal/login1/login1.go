@@ -30,9 +30,9 @@ type Options struct {
 
 const defaultTimeout = 10 * time.Second
 
-// WriteInhibitDelay writes a logind configuration file that sets InhibitDelayMaxSec to wait, rounded up to whole seconds. The
-// file is written into dir, which is created if necessary; an empty dir means [ConfigDir]. logind uses the setting after
-// [Conn.Reload].
+// WriteInhibitDelay writes a configuration file of logind into dir, which it creates if necessary. The file sets
+// InhibitDelayMaxSec to wait, rounded up to whole seconds. If dir is empty, it writes into [ConfigDir]. logind uses the
+// setting after [Conn.Reload].
 func WriteInhibitDelay(dir string, wait time.Duration) error {
 	if dir == "" {
 		dir = ConfigDir

@@ -17,9 +17,10 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, such as containerd://0123, of the instance of container whose log the kubelet returns for a request: the
-// running instance or, if none runs, the instance that terminated last. If previous is true, it is the instance before the
-// current one. The error states why no such instance exists. Source: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
+// Find returns the ID, such as containerd://0123, of the container instance whose log the kubelet returns for a request.
+// This is the running instance. If no instance runs, it is the instance that terminated last. If previous is true, it is the
+// instance before the current one. If there is no such instance, the error states the reason. Source:
+// validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)
 	if c == nil {
@@ -55,7 +56,8 @@ func Find(status *corev1.PodStatus, pod, container string, previous bool) (id st
 	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, waitingText(c.State.Waiting))
 }
 
-// waitingText returns the end of the error text for a container that is waiting to start, with the reason for which it waits.
+// waitingText returns the end of the error text for a container that is waiting to start. It contains the reason for which
+// the container waits.
 func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	switch {
 	case waiting == nil:
@@ -68,8 +70,8 @@ func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	return ": " + waiting.Reason
 }
 
-// findStatus returns the status of the container called name, which may be an init, regular or ephemeral container. It returns
-// nil if there is none.
+// findStatus returns the status of the container called name, which may be an init, regular or ephemeral container. It
+// returns nil if the container has no status.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range list {

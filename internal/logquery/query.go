@@ -42,8 +42,8 @@ type Limits struct {
 	Pattern   string // PCRE2 expression that lines must match
 }
 
-// Parse parses the query parameters of a request for node logs. It returns a nil Query if values has none of them: the path of
-// the request then names the log file.
+// Parse parses the query parameters of a request for node logs. It returns a nil Query without errors if the request has no
+// such parameter. The path of the request is then the log file.
 func Parse(values url.Values) (*Query, field.ErrorList) {
 	var q Query
 	var all field.ErrorList
@@ -96,7 +96,8 @@ func parseInt(values url.Values, name string, all *field.ErrorList) *int {
 	return &n
 }
 
-// Validate returns the errors of q. If q names one file, Validate calls stat with its name, and reports the error of stat.
+// Validate returns the errors of q. If q selects a log file, Validate calls stat with the name of the file and includes the
+// error of stat.
 func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 	at := field.NewPath("query")
 	var all field.ErrorList
@@ -145,8 +146,8 @@ func (l *Limits) validateLimits() (all field.ErrorList) {
 
 var unsafeInService = regexp.MustCompile(`[^a-zA-Z\-_.:0-9@]`)
 
-// validateService returns an error if name has characters that no systemd unit name has. journalctl would interpret some of them
-// as a pattern or a flag.
+// validateService returns an error if name is too long or has characters that no systemd unit name has. journalctl would
+// treat some of these characters as a pattern or a flag.
 func validateService(name string) error {
 	if len(name) > maxServiceLength {
 		return fmt.Errorf("length must be less than %d", maxServiceLength)
@@ -160,8 +161,8 @@ func validateService(name string) error {
 // timeLayout is a time format that journalctl accepts.
 const timeLayout = "2006-1-2 15:4:5"
 
-// JournalArguments returns the arguments with which journalctl prints the logs of services within q.Limits. Every value of q
-// follows a fixed flag, so that journalctl cannot interpret the value as a flag.
+// JournalArguments returns the arguments with which journalctl prints the logs of services within q.Limits. Each value from
+// q follows a fixed flag, so that journalctl cannot take the value for a flag.
 func (q *Query) JournalArguments(services []string) []string {
 	args := []string{"--utc", "--no-pager", "--output=short-precise"}
 	if q.Limits.SinceTime != nil {

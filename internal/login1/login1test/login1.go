@@ -59,7 +59,7 @@ type peer struct {
 	subscribed bool
 }
 
-// Start starts a Logind that listens on a new unix socket at path socket. The caller calls [Logind.Close].
+// Start starts a Logind on a new unix socket at the path socket. The caller must call [Logind.Close].
 func Start(socket string) (*Logind, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -92,21 +92,21 @@ func (l *Logind) CloseConnections() {
 	}
 }
 
-// SetDenied makes calls of method fail with the D-Bus error AccessDenied. If deny is false, they succeed again.
+// SetDenied sets whether calls of method fail with the D-Bus error AccessDenied.
 func (l *Logind) SetDenied(method string, deny bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.denied[method] = deny
 }
 
-// SetSilent suppresses the replies to calls of method. If mute is false, calls get replies again.
+// SetSilent sets whether calls of method get no reply.
 func (l *Logind) SetSilent(method string, mute bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silent[method] = mute
 }
 
-// SetDelay sets the property InhibitDelayMaxUSec, the maximum delay of a shutdown, to d.
+// SetDelay sets the property InhibitDelayMaxUSec, the maximum delay of a shutdown.
 func (l *Logind) SetDelay(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,8 @@ func (l *Logind) SetDelay(d time.Duration) {
 // PrepareForShutdown.
 func (l *Logind) Shutdown() { l.setShutdown(true) }
 
-// CancelShutdown ends the simulated shutdown. Clients get the signal PrepareForShutdown with the argument false.
+// CancelShutdown ends the simulated shutdown: the property PreparingForShutdown becomes false, and clients get the signal
+// PrepareForShutdown with the argument false.
 func (l *Logind) CancelShutdown() { l.setShutdown(false) }
 
 func (l *Logind) setShutdown(shutdown bool) {
@@ -127,8 +128,8 @@ func (l *Logind) setShutdown(shutdown bool) {
 	l.signalLocked(shutdown)
 }
 
-// SendSignal sends the signal PrepareForShutdown with the argument shutdown, but does not change the property
-// PreparingForShutdown. Any program on a real bus can send such a signal.
+// SendSignal sends the signal PrepareForShutdown without changing the property PreparingForShutdown, as any program on a
+// real bus can do. shutdown is the argument of the signal.
 func (l *Logind) SendSignal(shutdown bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,14 +147,14 @@ func (l *Logind) signalLocked(shutdown bool) {
 	}
 }
 
-// InhibitorCount returns the number of inhibitors that clients have not closed.
+// InhibitorCount returns the number of inhibitors that clients have taken and not closed.
 func (l *Logind) InhibitorCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inhibitors
 }
 
-// Calls returns a text for each call so far, with its method and arguments.
+// Calls returns one text for each call so far, which contains the method and the arguments.
 func (l *Logind) Calls() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,8 +198,8 @@ func (l *Logind) serveConnection(p *peer) {
 	}
 }
 
-// authenticate runs the server side of the SASL mechanism EXTERNAL on the connection p, whose input is in. It accepts every user,
-// and returns false only if the connection fails.
+// authenticate runs the server side of the SASL mechanism EXTERNAL, reading from in and writing to p. It accepts every user.
+// It returns false if the connection fails.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -269,8 +270,8 @@ func (l *Logind) propertyLocked(msg *dbus.Message) dbus.Variant {
 	return dbus.MakeVariant(l.shutdown)
 }
 
-// inhibitLocked handles a call of Inhibit by p. It replies with the write end of a pipe, and counts an inhibitor until the client
-// has closed it. During a shutdown it replies with an error. The caller holds l.mu.
+// inhibitLocked replies to a call of Inhibit by p with the write end of a pipe. It counts an inhibitor until the client has
+// closed this file. During a shutdown it replies with an error. The caller holds l.mu.
 func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant) {
 	if l.shutdown {
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.login1.OperationInProgress")
@@ -296,8 +297,8 @@ func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant)
 	_ = theirs.Close()
 }
 
-// reloadLocked sets l.delay to InhibitDelayMaxSec of the last file in ConfigDir that contains this setting. The caller holds
-// l.mu.
+// reloadLocked reads the files in ConfigDir. It sets l.delay to InhibitDelayMaxSec of the last file that has this setting.
+// The caller holds l.mu.
 func (l *Logind) reloadLocked() {
 	files, _ := filepath.Glob(filepath.Join(l.ConfigDir, "*.conf"))
 	for _, file := range files {
@@ -315,7 +316,8 @@ func (l *Logind) reloadLocked() {
 	}
 }
 
-// sendMessage sends a D-Bus message of type kind with the file descriptors fds to the client. The caller holds Logind.mu.
+// sendMessage sends a D-Bus message of the given type, with the file descriptors fds, to the client. The caller holds
+// Logind.mu.
 func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, fds []int, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")
 	if len(body) > 0 {
