@@ -29,13 +29,14 @@ const (
 	SessionChild Child = "session" // in a session of its own, which a signal to the group does not reach
 )
 
-// Succeed returns the default Answer: the plugin succeeds with a result of its own.
+// Succeed returns the default Answer: the plugin succeeds with a default result.
 func Succeed() Answer { return Answer{} }
 
-// Return returns an Answer with which the plugin succeeds and prints result, usually a CNI result in JSON.
+// Return returns an Answer with which the plugin prints result, usually a CNI result in JSON, and succeeds.
 func Return(result string) Answer { return Answer{Stdout: result} }
 
-// Fail returns an Answer with which the plugin prints a CNI error with code, message and details, and exits with code 1.
+// Fail returns an Answer with which the plugin prints a CNI error with the given code, message and details, and exits with
+// exit code 1.
 func Fail(code uint, message string, details ...string) Answer {
 	data, _ := json.Marshal(struct {
 		Code    uint   `json:"code"`
@@ -45,9 +46,9 @@ func Fail(code uint, message string, details ...string) Answer {
 	return Answer{Stdout: string(data), Exit: 1}
 }
 
-// Hang returns an Answer with which the plugin prints nothing and does not exit until the test ends. It also starts the child
-// process child, if any.
+// Hang returns an Answer with which the plugin prints nothing and does not exit before the test ends. Unless child is
+// [NoChild], the plugin also starts a child process of this kind.
 func Hang(child Child) Answer { return Answer{Hang: true, Child: child} }
 
-// Crash returns an Answer with which the plugin kills itself by a signal.
+// Crash returns an Answer with which the plugin kills itself with SIGKILL.
 func Crash() Answer { return Answer{Crash: true} }

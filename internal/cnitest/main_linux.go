@@ -40,7 +40,8 @@ func Main() {
 	os.Exit(code)
 }
 
-// waitForTestEnd blocks until the end of the test, which removes the directory dir, and then exits this process.
+// waitForTestEnd blocks until the test ends, and then exits this process. It detects the end by the removal of the directory
+// dir.
 func waitForTestEnd(dir string) {
 	for {
 		if _, err := os.Lstat(filepath.Join(dir, scriptFile)); err != nil {
@@ -50,8 +51,8 @@ func waitForTestEnd(dir string) {
 	}
 }
 
-// runScript reads the CNI call from the environment and standard input, and prints the scripted answer of the plugin. It returns
-// the exit code for the process.
+// runScript acts as the plugin in one call: it reads the CNI call from the environment and standard input, and prints the
+// scripted answer. It returns the exit code for the process.
 func runScript(dir, plugin string) (exit int, err error) {
 	call := Call{
 		Plugin: plugin, Command: os.Getenv("CNI_COMMAND"), ContainerID: os.Getenv("CNI_CONTAINERID"), Netns: os.Getenv("CNI_NETNS"),
@@ -86,9 +87,9 @@ func runScript(dir, plugin string) (exit int, err error) {
 	return answer.Exit, nil
 }
 
-// recordCall appends call to the file of calls in dir, and returns the scripted answer for it. The answer depends on the number
-// of earlier calls with the same plugin and command. It starts the child process of the answer first, so that the record of the
-// call has its PID.
+// recordCall appends call to the file of calls in dir, and returns the scripted answer for it. The answer depends on how
+// many earlier calls had the same plugin and command. If the answer has a child process, recordCall starts it first, so that
+// the record contains its PID.
 func recordCall(dir string, call *Call) (answer Answer, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, callsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -143,8 +144,8 @@ func startChild(kind Child) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// defaultOutput returns the output of a plugin without a script. For ADD it is the previous result or, without one, a result with
-// an address that depends on the container ID and the interface.
+// defaultOutput returns the output of a plugin that has no script. For ADD it is the previous result. If there is none, it
+// is a result with an address that depends on the container ID and the interface.
 func defaultOutput(call Call) []byte {
 	switch call.Command {
 	case "VERSION":
@@ -164,8 +165,8 @@ func defaultOutput(call Call) []byte {
 		version, call.Interface, call.Netns, versionField(version), sum[0], sum[1], sum[2])
 }
 
-// versionField returns the JSON field "version" of an IP address in a result. It returns "" for CNI version 1.0.0 and later,
-// which have no such field.
+// versionField returns the JSON field "version" of an IP address in a CNI result. It returns "" for CNI version 1.0.0 and
+// later, which do not have this field.
 func versionField(version string) string {
 	if version < `"1` {
 		return `"version":"4",`

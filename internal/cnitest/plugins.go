@@ -46,16 +46,16 @@ type Call struct {
 // String returns the plugin and the CNI command, such as "bridge ADD".
 func (c Call) String() string { return c.Plugin + " " + c.Command }
 
-// Field returns, as JSON, the field called name of the network configuration, such as "prevResult" or "runtimeConfig". It returns
-// "" if the field is missing.
+// Field returns, as JSON, the field called name of the network configuration that the plugin received, such as "prevResult"
+// or "runtimeConfig". It returns "" if the field is missing.
 func (c Call) Field(name string) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(c.Config, &fields)
 	return string(fields[name])
 }
 
-// New creates a directory with executable plugins of the given names. The directory is removed when the test ends. On systems
-// other than Linux the test is skipped.
+// New creates a directory with executable plugins of the given names. The directory is removed when the test ends. On
+// systems other than Linux, New skips the test.
 func New(t testing.TB, names ...string) *Plugins {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -89,8 +89,9 @@ func (p *Plugins) Uninstall(name string) {
 	}
 }
 
-// Script sets the answers of plugin to one CNI command, such as "ADD". The nth call gets the nth answer, and all later calls get
-// the last one. Without answers, the plugin succeeds with a default result.
+// Script sets the answers of plugin to calls with one CNI command, such as "ADD". The first call gets the first answer, the
+// second call gets the second, and all calls after the last answer get that one. Without answers, the plugin succeeds with a
+// default result.
 func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.t.Helper()
 	s, err := readScript(p.Dir)
@@ -126,7 +127,7 @@ func readScript(dir string) (script, error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// Calls returns the recorded calls of all plugins in order. If commands is not empty, it returns only calls of these CNI
+// Calls returns the recorded calls of all plugins in order. If commands are given, it returns only the calls of these CNI
 // commands, such as "ADD".
 func (p *Plugins) Calls(commands ...string) []Call {
 	p.t.Helper()
@@ -143,7 +144,8 @@ func (p *Plugins) Calls(commands ...string) []Call {
 	})
 }
 
-// CallNames returns the calls that [Plugins.Calls] returns for commands as one text, such as "bridge ADD, portmap ADD".
+// CallNames returns the calls of [Plugins.Calls] as one text, such as "bridge ADD, portmap ADD". If commands are given, it
+// lists only the calls of these CNI commands.
 func (p *Plugins) CallNames(commands ...string) string {
 	p.t.Helper()
 	var words []string

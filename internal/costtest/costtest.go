@@ -36,7 +36,8 @@ type Limit struct {
 	Time time.Duration
 }
 
-// withDefaults returns l with defaults for its zero fields. With the race detector, it raises both limits.
+// withDefaults returns l with defaults for its zero fields. If the test was built with the race detector, both limits are
+// raised.
 func (l Limit) withDefaults() Limit {
 	if l.Bytes == 0 {
 		l.Bytes = DefaultBytes
@@ -51,8 +52,8 @@ func (l Limit) withDefaults() Limit {
 	return l
 }
 
-// Check runs f, and fails the test if f exceeds limit. Because a busy machine distorts a run, f has up to three runs, and the
-// lowest number of bytes and the lowest time count. f must do the same work each time.
+// Check runs f, and fails the test if f exceeds limit. A busy machine can make a run more expensive, so f gets up to three
+// runs. The lowest number of bytes and the lowest time of these runs count. f must do the same work in each run.
 func Check(t testing.TB, limit Limit, f func()) {
 	t.Helper()
 	if err := checkCost(limit.withDefaults(), f); err != nil {
@@ -60,7 +61,7 @@ func Check(t testing.TB, limit Limit, f func()) {
 	}
 }
 
-// checkCost implements [Check]: it returns an error if f exceeds limit in all of its runs. limit must have no zero fields.
+// checkCost returns an error if f exceeds limit in all of its runs, as described at [Check]. No field of limit may be zero.
 func checkCost(limit Limit, f func()) error {
 	least := measureCost(f)
 	for i := 1; i < maxRuns && (least.Bytes > limit.Bytes || least.Time > limit.Time); i++ {
@@ -76,8 +77,8 @@ func checkCost(limit Limit, f func()) error {
 	return nil
 }
 
-// measureCost runs f once, and returns the bytes that it allocated and its CPU time. The time is at least a quarter of the
-// elapsed time, so that a function that only waits also counts.
+// measureCost runs f once, and returns the bytes that it allocated and its CPU time. If the CPU time is less than a quarter
+// of the elapsed time, it returns that quarter, so that waiting counts too.
 func measureCost(f func()) Limit {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

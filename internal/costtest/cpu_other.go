@@ -7,7 +7,7 @@ package costtest
 
 import "time"
 
-// cpuTime returns the elapsed time instead of the CPU time, which this operating system does not report.
+// cpuTime returns the elapsed time, because this operating system does not report the CPU time.
 func cpuTime() time.Duration { return time.Since(epoch) }
 
 var epoch = time.Now() //nolint:gochecknoglobals // a constant

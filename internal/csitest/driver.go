@@ -41,8 +41,8 @@ type Options struct {
 	AfterCall func(c Call, err error) error
 }
 
-// AllCapabilities returns the capabilities of a CSI node service that package volume/csi can use, for Options of a driver that
-// supports them all.
+// AllCapabilities returns all capabilities of a CSI node service that package volume/csi can use. They are for Options of a
+// driver.
 func AllCapabilities() []csi.NodeServiceCapability_RPC_Type {
 	return []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
@@ -92,10 +92,10 @@ func Start(t testing.TB, opts Options) *Driver {
 	return d
 }
 
-// Socket returns the path of the socket with the CSI services.
+// Socket returns the path of the driver's unix socket, which serves the CSI services.
 func (d *Driver) Socket() string { return filepath.Join(d.dir, "csi.sock") }
 
-// RegistrationSocket returns the path of the registration socket, through which the kubelet's plugin watcher finds the driver.
+// RegistrationSocket returns the path of the registration socket, by which the kubelet's plugin watcher finds the driver.
 // The socket exists only if Options.Registry is set.
 func (d *Driver) RegistrationSocket() string {
 	return filepath.Join(d.opts.Registry, d.opts.Name+"-reg.sock")
@@ -159,7 +159,7 @@ func (d *Driver) Calls() []Call {
 	return slices.Clone(d.calls)
 }
 
-// Methods returns the method of each call that [Driver.Calls] returns, in order.
+// Methods returns the method of each CSI call that the driver has received, in order. NodeGetCapabilities is omitted.
 func (d *Driver) Methods() []string {
 	var names []string
 	for _, c := range d.Calls() {
@@ -175,8 +175,8 @@ func (d *Driver) ClearCalls() {
 	d.calls = nil
 }
 
-// Volumes returns a sorted line for each path at which a volume is staged or published: "staged HANDLE PATH" or "published HANDLE
-// PATH".
+// Volumes returns a line for each path at which a volume is staged or published, sorted: "staged HANDLE PATH" or "published
+// HANDLE PATH".
 func (d *Driver) Volumes() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -204,8 +204,8 @@ func (d *Driver) RegistrationResults() []string {
 	return all
 }
 
-// interceptCall records the CSI call, handles it with handle, and calls the hooks Options.BeforeCall and Options.AfterCall around
-// it. An error of BeforeCall is the response.
+// interceptCall records a CSI call, and calls Options.BeforeCall, then handle, which serves the call, and then
+// Options.AfterCall. If BeforeCall returns an error, this error is the response and handle is not called.
 func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	message, _ := request.(proto.Message)
 	c := Call{Method: filepath.Base(info.FullMethod), Request: message}
@@ -226,7 +226,7 @@ func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.Unar
 	return answer, err
 }
 
-// Hang is a hook for Options.BeforeCall. It blocks until the client cancels the call or the driver stops.
+// Hang is a value for Options.BeforeCall. It blocks until the client cancels the call or the driver stops.
 func Hang(ctx context.Context, _ Call) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -239,12 +239,12 @@ type registrar struct {
 	d *Driver
 }
 
-// GetInfo returns the driver's name, supported versions and the path of its CSI socket.
+// GetInfo returns the name and the supported versions of the driver, and the path of its CSI socket.
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{Type: "CSIPlugin", Name: r.d.opts.Name, Endpoint: r.d.Socket(), SupportedVersions: r.d.opts.Versions}, nil
 }
 
-// NotifyRegistrationStatus records status, the result of a registration.
+// NotifyRegistrationStatus records the result of a registration, which the agent sends.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, status *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()

@@ -68,8 +68,8 @@ func (n *node) hasCapability(capability csi.NodeServiceCapability_RPC_Type) bool
 	return slices.Contains(n.d.opts.Capabilities, capability)
 }
 
-// addMountPoint records that the volume point.handle with capability c is staged or published at point.path. It fails if another
-// volume is at the path, or if this volume is there with another capability. n.d.mu is held.
+// addMountPoint records that the volume point.handle with capability c is staged or published at point.path. It fails if the
+// path has another volume, or has this volume with another capability. The caller holds n.d.mu.
 func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
 	if point.handle == "" || point.path == "" || c.GetAccessMode() == nil || c.GetAccessType() == nil {
 		return status.Error(codes.InvalidArgument, "handle, path or capability is missing")
@@ -86,8 +86,8 @@ func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
 	return nil
 }
 
-// countMountPoints returns the number of paths at which the volume handle is staged or published, depending on kind. n.d.mu is
-// held.
+// countMountPoints returns the number of paths at which the volume called handle is staged or published; kind is "staged" or
+// "published". The caller holds n.d.mu.
 func (n *node) countMountPoints(kind, handle string) (found int) {
 	for p := range n.d.state {
 		if p.kind == kind && p.handle == handle {

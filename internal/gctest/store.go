@@ -57,8 +57,8 @@ func NewStore(capacity uint64) *Store {
 	return &Store{capacity: capacity, layers: map[string][]Layer{}}
 }
 
-// AddImage adds an image as if it was pulled: with the tag name:latest and a digest. It returns the ID. The image is as large as
-// the sum of layers, even if other images share some of them.
+// AddImage adds an image as a pull does: with the tag name:latest and a digest. It returns the image ID. The size of the
+// image is the sum of its layers, even if it shares layers with other images.
 func (s *Store) AddImage(name string, layers ...Layer) (id string) {
 	id = "sha256:" + name
 	var size uint64
@@ -69,8 +69,7 @@ func (s *Store) AddImage(name string, layers ...Layer) (id string) {
 	return id
 }
 
-// PutImage adds image to the list of images, or replaces the listed image with the same ID. layers determine the disk space that
-// it uses.
+// PutImage adds image, or replaces the image with the same ID. The layers determine how much disk space it uses.
 func (s *Store) PutImage(image cri.Image, layers ...Layer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,8 +78,8 @@ func (s *Store) PutImage(image cri.Image, layers ...Layer) {
 	s.layers[image.ID] = layers
 }
 
-// AddContainer adds an exited container that runs the image with ID image. name is both the name and the ID of the container.
-// mounts are the IDs of the images that it mounts as volumes.
+// AddContainer adds an exited container. Its ID and its name are both name, and it runs the image whose ID is image. It also
+// mounts the images with the IDs in mounts as volumes.
 func (s *Store) AddContainer(name, image string, mounts ...string) {
 	c := cri.Container{ID: name, Name: name, PodUID: "pod-of-" + name, ImageID: image, State: cri.ContainerExited}
 	for _, m := range mounts {
@@ -91,14 +90,14 @@ func (s *Store) AddContainer(name, image string, mounts ...string) {
 	s.containers = append(s.containers, c)
 }
 
-// RemoveContainer removes the container called name. Images that no other container uses become unused.
+// RemoveContainer removes the container called name.
 func (s *Store) RemoveContainer(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.containers = slices.DeleteFunc(s.containers, func(c cri.Container) bool { return c.ID == name })
 }
 
-// SetOtherBytes sets the used bytes of the disk that do not belong to images.
+// SetOtherBytes sets how many bytes of the disk are used by data other than images.
 func (s *Store) SetOtherBytes(bytes uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +134,8 @@ func (s *Store) Disk(ctx context.Context) (gc.Disk, error) {
 	return gc.Disk{Capacity: s.capacity, Available: max(s.capacity, used) - used}, nil
 }
 
-// layerBytes returns the disk space of all images in bytes. A layer that several images share counts once. The caller holds s.mu.
+// layerBytes returns the disk space of all images in bytes. It counts a layer that several images share once. The caller
+// holds s.mu.
 func (s *Store) layerBytes() (bytes uint64) {
 	layers := map[string]uint64{}
 	for _, image := range s.images {
@@ -149,7 +149,7 @@ func (s *Store) layerBytes() (bytes uint64) {
 	return bytes
 }
 
-// List returns all containers. As in the list of a real runtime, their mounts are missing.
+// List returns all containers without their mounts, because a real runtime does not list mounts either.
 func (s *Store) List(ctx context.Context) (cri.Snapshot, error) {
 	snap := cri.Snapshot{Time: time.Now()}
 	if err := s.callFault(ctx, "List", ""); err != nil {
@@ -164,12 +164,12 @@ func (s *Store) List(ctx context.Context) (cri.Snapshot, error) {
 	return snap, nil
 }
 
-// SandboxStatus always returns cri.ErrNotFound, because the store has no sandboxes.
+// SandboxStatus returns cri.ErrNotFound, because the store has no sandboxes.
 func (s *Store) SandboxStatus(_ context.Context, id string) (cri.Sandbox, error) {
 	return cri.Sandbox{}, &cri.Error{Op: "PodSandboxStatus", ID: id, Err: cri.ErrNotFound}
 }
 
-// ContainerStatus returns the container with this id, including its mounts.
+// ContainerStatus returns the container with this ID, including its mounts.
 func (s *Store) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
 	if err := s.callFault(ctx, "ContainerStatus", id); err != nil {
 		return cri.Container{}, err
@@ -205,8 +205,8 @@ func (s *Store) ImageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image,
 	return cri.Image{}, &cri.Error{Op: "ImageStatus", ID: spec.Image, Err: cri.ErrNotFound}
 }
 
-// RemoveImage removes the image with ID spec.Image. Like containerd, it also removes an image that containers use. An unknown
-// image is no error.
+// RemoveImage removes the image whose ID is spec.Image. Like containerd, it also removes an image that containers use. If no
+// image has this ID, it returns nil.
 func (s *Store) RemoveImage(ctx context.Context, spec cri.ImageSpec) error {
 	if err := s.callFault(ctx, "RemoveImage", spec.Image); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (s *Store) RemoveImage(ctx context.Context, spec cri.ImageSpec) error {
 	return nil
 }
 
-// ImageUsage returns the bytes that all images use on the disk, without the path of a mount point.
+// ImageUsage returns the disk space of all images in bytes. The result contains no mount point.
 func (s *Store) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	if err := s.callFault(ctx, "ImageFsInfo", ""); err != nil {
 		return cri.ImageUsage{}, err
@@ -237,7 +237,8 @@ func (s *Store) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return cri.ImageUsage{Images: []cri.FilesystemUsage{{Time: time.Now(), UsedBytes: &bytes}}}, nil
 }
 
-// callFault returns the error of ctx, or the error of the hook Fault for the operation op on the object id.
+// callFault calls the hook s.Fault for the operation op on the image or container id, and returns its error. If ctx has
+// ended, it returns the error of ctx instead.
 func (s *Store) callFault(ctx context.Context, op, id string) error {
 	err := ctx.Err()
 	if err == nil && s.Fault != nil {

@@ -28,8 +28,8 @@ type Subject struct {
 	ImageSize uint64
 }
 
-// TestImageGC tests that an image collector behaves as the documentation of gc.ImageGC requires. It calls newSubject for the
-// collector and the node of each test case.
+// TestImageGC tests that an image collector behaves as the documentation of gc.ImageGC requires. It calls newSubject once
+// per test case, for a collector with a node of its own.
 func TestImageGC(t *testing.T, newSubject func(t *testing.T) Subject) {
 	cases := map[string]func(c *check){
 		"Enough":   (*check).enough,
@@ -50,7 +50,7 @@ type check struct {
 	Subject
 }
 
-// loadUnused adds an image that no container uses for each of names, and returns the image IDs.
+// loadUnused adds an unused image with each of these names, and returns the image IDs.
 func (c *check) loadUnused(names ...string) (ids []string) {
 	for _, name := range names {
 		ids = append(ids, c.AddImage(c.T, name, c.ImageSize))
@@ -58,7 +58,7 @@ func (c *check) loadUnused(names ...string) (ids []string) {
 	return ids
 }
 
-// countPresent returns how many of the images ids are still on the node.
+// countPresent returns how many of the images with these IDs are still on the node.
 func (c *check) countPresent(ids []string) (count int) {
 	present := c.ImageIDs(c.T)
 	for _, id := range ids {

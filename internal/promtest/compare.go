@@ -9,13 +9,16 @@ import (
 	"strings"
 )
 
-// Compare compares our metrics with those of the kubelet, and returns a sorted text for each difference that verdicts does not
-// permit. Each metric of the kubelet needs a verdict, which must be true. Each verdict must match a metric. A metric that only we
-// have must have a name that begins with one of the prefixes own, such as nodeagent_.
+// Compare compares our metrics with those of the kubelet, and returns a sorted text for each difference that verdicts does
+// not permit. Each metric of the kubelet needs a verdict, which must be true. Each verdict must match a metric of the
+// kubelet. A metric that only we have must have a name with one of the prefixes in own, such as nodeagent_.
 //
-// A verdict is a line: "same NAME", "absent NAME: reason", "labels NAME: reason" for a metric that differs only in its labels, or
-// "varies NAME: reason" for a metric that the kubelet or nodeagent may lack. A NAME that ends with * stands for all metrics with
-// that prefix, except those that have a line with their whole name. Empty lines and lines that start with # are comments.
+// Each line of verdicts is one verdict. "same NAME" means that the metric is equal. "absent NAME: reason" means that we do
+// not have it. "labels NAME: reason" means that it differs only in its labels. "varies NAME: reason" means that the kubelet
+// or nodeagent may lack it.
+//
+// A NAME that ends with * stands for all metrics with that prefix, except for metrics that have a line with their whole
+// name. Empty lines and lines that start with # are ignored.
 func Compare(kubelet, ours []Family, verdicts string, own ...string) []string {
 	list, problems := parseVerdicts(verdicts)
 	theirs, mine := indexByName(kubelet), indexByName(ours)
@@ -50,8 +53,8 @@ type verdict struct {
 	used               bool
 }
 
-// findMismatch returns "" if the metric differs as the verdict v states, and otherwise a text about the contradiction. theirs is
-// the metric of the kubelet. ours is the metric of nodeagent, or nil if nodeagent does not have it.
+// findMismatch returns "" if the verdict v about a metric is true, and a text about the contradiction otherwise. theirs is
+// the metric of the kubelet. ours is the metric of nodeagent; it is nil if nodeagent does not have the metric.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":
@@ -100,8 +103,8 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 	return list, problems
 }
 
-// findVerdict returns the verdict for the metric called name, and marks it as used. A verdict for exactly this name comes first,
-// and then the verdict with the longest matching prefix before "*". It returns nil if none matches.
+// findVerdict returns the verdict about the metric called name, and marks it as used. It prefers a verdict with exactly this
+// name, and otherwise the verdict with the longest matching prefix before "*". It returns nil if no verdict matches.
 func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {

@@ -50,9 +50,9 @@ func (f Family) String() string {
 	return b.String()
 }
 
-// Kubelet returns the metric families on a page of the kubelet, such as [PageCadvisor], sorted by name. They are recorded from a
-// running kubelet. For [PageMetrics] they also include families that only occur in the kubelet's code, because the running
-// kubelet had no series of them.
+// Kubelet returns the metric families on a page of a running kubelet, such as [PageCadvisor], sorted by name. They were
+// recorded earlier. For [PageMetrics] they include families from the kubelet's code of which the running kubelet had no
+// series.
 func Kubelet(page string) ([]Family, error) {
 	files := []string{page}
 	if page == PageMetrics {
@@ -78,7 +78,7 @@ func sortByName(families []Family) {
 	slices.SortFunc(families, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Parse returns the metric families on page, which is in the text format of Prometheus, sorted by name.
+// Parse returns the metric families on a page in the text format of Prometheus, sorted by name.
 func Parse(page io.Reader) ([]Family, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(page)
@@ -88,7 +88,7 @@ func Parse(page io.Reader) ([]Family, error) {
 	return Shape(slices.Collect(maps.Values(families))), nil
 }
 
-// Shape returns the shape of each of families, which is its name, type, labels and buckets without values, sorted by name.
+// Shape returns the name, type, labels and buckets of each metric family, without values. The result is sorted by name.
 func Shape(families []*dto.MetricFamily) []Family {
 	shape := make([]Family, 0, len(families))
 	for _, family := range families {
@@ -152,7 +152,7 @@ func parseLine(line string) (Family, error) {
 	return family, nil
 }
 
-// listLines yields each line of text with its line number. It omits empty lines and comments.
+// listLines yields the number and the text of each line. It omits empty lines and comments.
 func listLines(text string) func(yield func(int, string) bool) {
 	return func(yield func(int, string) bool) {
 		number := 0
