@@ -67,8 +67,8 @@ func replaceFile(path string, data []byte, perm fs.FileMode, durable bool) error
 // suffix is the extension of temporary files.
 const suffix = ".tmp"
 
-// writeTemp writes data to the temporary file f and then sets its mode to perm, so that an incomplete file stays private. With
-// durable it waits until data is on disk.
+// writeTemp writes data to the temporary file f. It sets the mode of the file to perm only after that, so that an incomplete
+// file stays private. If durable is true, it waits until the data is on disk.
 func writeTemp(f *os.File, data []byte, perm fs.FileMode, durable bool) error {
 	if _, err := f.Write(data); err != nil {
 		return err
@@ -82,8 +82,8 @@ func writeTemp(f *os.File, data []byte, perm fs.FileMode, durable bool) error {
 	return f.Sync()
 }
 
-// SyncDir waits until the file names in the directory dir are on disk. It does nothing on Windows, and on file systems that
-// cannot sync a directory.
+// SyncDir waits until the entries of the directory dir are on disk, so that files created in it exist after a power failure.
+// It does nothing on Windows, and on file systems that cannot sync a directory.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -99,8 +99,8 @@ func SyncDir(dir string) error {
 	return nil
 }
 
-// Clean removes temporary files of the file at path, which writers leave in its directory when they are killed. It must not run
-// concurrently with a writer of path. A missing directory is no error.
+// Clean removes the temporary files that killed writers of the file at path have left in its directory. It must not run
+// concurrently with a writer of this file. A missing directory is no error.
 func Clean(path string) error {
 	dir, name := filepath.Split(path)
 	if dir == "" {

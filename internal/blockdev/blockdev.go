@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugincmd"
 )
 
-// Resolve follows the symbolic links of path and returns the path of the block device. Any other kind of file is an error.
+// Resolve follows the symbolic links of path and returns the path of the block device to which they lead. A file of another
+// type is an error.
 func Resolve(path string) (string, error) {
 	device, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -52,11 +53,12 @@ func Size(path string) (uint64, error) {
 	return uint64(max(n, 0)), err
 }
 
-// Hold attaches a loop device to the block device at path, unless one is attached already. The loop device keeps the block device
-// open until [Release], even if the agent exits.
+// Hold attaches a loop device to the block device at path, if none is attached yet. The loop device keeps the block device
+// open until [Release] is called, even if the agent exits.
 func Hold(ctx context.Context, path string) error { return attachLoop(ctx, path) }
 
-// Release detaches the loop device that [Hold] has attached to the block device at path. Without a loop device it does nothing.
+// Release detaches the loop device that [Hold] has attached to the block device at path. If no loop device is attached, it
+// does nothing.
 func Release(ctx context.Context, path string) error { return detachLoop(ctx, path) }
 
 // Limits of the program output that is kept, and of its part in an error, in bytes.
@@ -65,8 +67,8 @@ const (
 	maxText   = 1 << 10
 )
 
-// runProgram runs the program called name with args. It returns the combined standard output and error, and the exit code. err is
-// set only if the program was not started, or did not exit by itself.
+// runProgram runs the program called name with args. It returns the standard output and standard error as one text, and the
+// exit code. It returns an error only if the program was not started, or did not exit by itself.
 func runProgram(ctx context.Context, name string, args ...string) (output string, code int, err error) {
 	out := &plugincmd.Output{Max: maxOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -79,8 +81,8 @@ func runProgram(ctx context.Context, name string, args ...string) (output string
 	return output, 0, err
 }
 
-// exitError returns the error for the program called name, which was run for device and exited with code. The error contains the
-// end of output.
+// exitError returns the error for a run of the program called name on device that ended with the exit code code. The error
+// contains the end of output.
 func exitError(name, device, output string, code int) error {
 	if len(output) > maxText {
 		output = "…" + output[len(output)-maxText:]

@@ -17,8 +17,8 @@ const partitions = "unknown data, probably partitions"
 // blkidNothingFound is the exit code of blkid for an empty device.
 const blkidNothingFound = 2
 
-// Probe returns the content type of device as blkid detects it: a file system type such as "ext4", or "" for an empty device. For
-// a partition table it returns a text that is no file system type.
+// Probe returns the content type of device as blkid detects it: a file system type such as "ext4", or "" for an empty
+// device. For a device with a partition table it returns a text that is no file system type.
 func Probe(ctx context.Context, device string) (format string, err error) {
 	if is, err := IsDevice(device); err != nil || !is { // blkid has one exit code for an empty device and for another file
 		return "", errors.Join(err, fmt.Errorf("%s is not a block device", device))
@@ -46,15 +46,15 @@ func Probe(ctx context.Context, device string) (format string, err error) {
 	return format, nil
 }
 
-// isType reports whether name can be a file system type, for which a program mkfs.NAME exists: it has only lower-case letters and
-// digits.
+// isType reports whether name consists of lower-case letters and digits, like the name of every file system type for which a
+// program mkfs.NAME exists.
 func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Format creates a file system of type fstype on an empty device. On any other device it runs fsck -a, which repairs the file
-// system, and never replaces the content: if its type is not fstype, the later mount fails. With readOnly it writes nothing, and
-// an empty device is an error.
+// Format creates a file system of type fstype on an empty device. On a device with content it runs fsck -a, which repairs
+// the file system, and never replaces the content. If that file system has another type than fstype, the later mount fails.
+// With readOnly, Format writes nothing, and an empty device is an error.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
 		return fmt.Errorf("%.64q is not a file system type", fstype)
@@ -108,8 +108,8 @@ func checkFileSystem(ctx context.Context, device string) error {
 	return nil
 }
 
-// Grow extends the file system on device, which is mounted at dir, to the size of the device. It does nothing if the file system
-// already has that size, or if the device is empty.
+// Grow extends the file system on device, which is mounted at dir, to the size of the device. It does nothing if the file
+// system already has this size or the device is empty.
 func Grow(ctx context.Context, device, dir string) error {
 	format, err := Probe(ctx, device)
 	if err != nil || format == "" {

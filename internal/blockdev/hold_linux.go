@@ -67,8 +67,8 @@ func attachLoop(ctx context.Context, path string) error {
 	return errors.New("other programs take all free loop devices")
 }
 
-// configureLoop attaches the loop device at the path loop to the open block device. The kernel stores path, the name of the block
-// device, only as information.
+// configureLoop attaches the loop device at the path loop to the open block device, whose own path is path. The kernel
+// stores path only as information for users.
 func configureLoop(loop string, device *os.File, path string) error {
 	f, err := os.OpenFile(loop, os.O_RDWR, 0)
 	if err != nil {

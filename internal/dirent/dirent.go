@@ -22,9 +22,9 @@ const BufferSize = 32 << 10
 // MaxRecord is the maximum size of one entry in the buffer, in bytes.
 const MaxRecord = 280
 
-// Next reads the next entries of the open directory dir, as many as fit into buf, and calls f for each except "." and "..". The
-// parameter name of f is part of buf, and valid only during that call. used is the number of bytes that were read into buf. It is
-// zero at the end of the directory.
+// Next reads as many further entries of the open directory dir as fit into buf, and calls f for each except "." and "..".
+// The name that f gets is part of buf, and valid only during the call. used is the number of bytes that were read into buf.
+// It is zero at the end of the directory.
 func Next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
 	return readBlock(dir, buf, f)
 }

@@ -28,7 +28,7 @@ type LockedError struct {
 	PID int // ID of the process with the lock; 0: unknown
 }
 
-// Error returns a text with the process that has the lock. The text does not contain the directory.
+// Error returns a text with the ID of the process that has the lock, if known. The text does not contain the directory.
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
 		return "another agent has it open"
@@ -39,8 +39,8 @@ func (e *LockedError) Error() string {
 // Lock is the lock of a directory. The kernel releases it when the process exits.
 type Lock struct{ file *os.File }
 
-// Acquire locks the existing directory dir. For this it locks the file called name in dir, and creates it if necessary. If
-// another process has the lock, Acquire waits briefly. If the directory stays locked, even by this process, the error is a
+// Acquire locks the existing directory dir through a lock file in it, whose name is name. It creates the file if necessary.
+// If the directory is locked, Acquire waits briefly. If it stays locked, even by this process, the error is a
 // [*LockedError].
 func Acquire(dir, name string) (*Lock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
@@ -61,8 +61,8 @@ func Acquire(dir, name string) (*Lock, error) {
 	return &Lock{file: f}, nil
 }
 
-// IsLocked reports whether a process has locked the directory dir by [Acquire] with the same file name. It does not wait. If the
-// file does not exist, it returns false.
+// IsLocked reports whether a process has locked the directory dir by calling [Acquire] with the same file name. It does not
+// wait. If the lock file does not exist, it returns false.
 func IsLocked(dir, name string) (bool, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -85,8 +85,8 @@ func (l *Lock) Release() error { return l.file.Close() }
 // errLocked is the error of tryLock if another process has locked the file.
 var errLocked = errors.New("taken")
 
-// acquireInTime locks the file f. If another process keeps the lock, it returns errLocked after retryTimeout, or after
-// orphanTimeout if that process has exited.
+// acquireInTime locks the file f. If the file stays locked, it returns errLocked after retryTimeout. If the process that is
+// recorded in the file has exited, it waits up to orphanTimeout instead.
 func acquireInTime(f *os.File) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := tryLock(f)

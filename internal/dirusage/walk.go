@@ -42,13 +42,13 @@ type Walk struct {
 	linked map[uint64]struct{} // inodes of files with several names
 }
 
-// Steps returns a number that grows while Run makes progress. A caller can detect a hung file system by it. It is safe for
-// concurrent use.
+// Steps returns a number that grows while Run makes progress. If it stops growing, the file system may hang. Steps is safe
+// for concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds a file to w.Bytes and w.Inodes. blocks is its size in units of 512 bytes, and links is its number of hard links,
-// which is ignored for a directory. A file with several links counts once. If there are too many such files to remember, each
-// link counts for its fraction of the bytes.
+// countFile adds one file to w.Bytes and w.Inodes. blocks is the size of the file in units of 512 bytes. A file with several
+// hard links counts once. If there are too many such files to remember, each link counts with its fraction of the bytes. A
+// directory always counts fully.
 func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
 	if links > 1 && !directory {
@@ -68,8 +68,8 @@ func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	w.Inodes++
 }
 
-// takeStep counts a step, the unit of progress that [Walk.Steps] returns. It sleeps if w.Pace requires it, and returns the error
-// of ctx.
+// takeStep increments the number that [Walk.Steps] returns. Then it sleeps if w.Pace requires this. It returns the error of
+// ctx.
 func (w *Walk) takeStep(ctx context.Context) error {
 	w.steps.Add(1)
 	if w.Pace == nil {
@@ -91,8 +91,8 @@ const MaxSleep = 2 * time.Second
 // workPeriod is the time for which a measurement works before it sleeps.
 const workPeriod = 10 * time.Millisecond
 
-// sleepIfDue sleeps if the walk has worked for workPeriod since its last sleep, so that it uses at most p.CPUFraction of a CPU.
-// It returns the error of ctx.
+// sleepIfDue sleeps if the walk has worked for at least workPeriod since its last sleep, so that it uses at most
+// p.CPUFraction of a CPU. It returns the error of ctx.
 func (p *Pace) sleepIfDue(ctx context.Context) error {
 	now := time.Now()
 	if p.workStarted.IsZero() {

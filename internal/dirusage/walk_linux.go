@@ -18,8 +18,8 @@ import (
 // stepFiles is the number of files between two calls of takeStep.
 const stepFiles = 64
 
-// Run adds the usage of the directory or file at path to w. Symbolic links in the parent directories of path are followed. A
-// symbolic link at path or below it is counted, but not followed.
+// Run adds the disk usage of the directory or file at path to w. It follows symbolic links in the parent directories of
+// path. It counts a symbolic link at path or below it, but does not follow it.
 func (w *Walk) Run(ctx context.Context, path string) error {
 	if err := w.takeStep(ctx); err != nil {
 		return err
@@ -61,9 +61,9 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// countDirectory adds the usage of the files in and below the open directory *fd to w. level is its depth below the measured
-// directory. In a deep tree, countDirectory replaces *fd by a new descriptor of the same directory. buf is the buffer for
-// directory entries, which all levels share.
+// countDirectory adds the usage of all files in and below the open directory *fd to w. The directory is at depth level below
+// the measured path. In a deep tree, countDirectory replaces *fd by a new descriptor of the same directory. All levels share
+// the buffer buf for directory entries.
 func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
@@ -98,8 +98,8 @@ func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level in
 	}
 }
 
-// countEntry adds the file called name in the directory parent to the usage. It reports whether the file is a directory that the
-// walk has to enter. Mount points, and files that were removed meanwhile, are not counted.
+// countEntry adds the file called name in the directory parent to the usage. It returns true if the file is a directory that
+// the walk must enter. Mount points, and files that were removed meanwhile, are not counted.
 func (w *Walk) countEntry(parent int, name string) bool {
 	st, err := statEntry(parent, name)
 	if err != nil || deviceOf(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
@@ -113,8 +113,8 @@ func (w *Walk) countEntry(parent int, name string) bool {
 	return directory
 }
 
-// statEntry returns the attributes of the file called name in the directory fd, or of fd itself if name is empty. It uses the
-// attributes that the kernel has cached, so that a file server that hangs does not block it.
+// statEntry returns the attributes of the file called name in the directory fd, or of the directory itself if name is empty.
+// It returns attributes that the kernel has cached, so that a file server that hangs does not block it.
 func statEntry(fd int, name string) (st unix.Statx_t, err error) {
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC | unix.AT_EMPTY_PATH
 	const what = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS
@@ -129,8 +129,8 @@ func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_I
 // errMoved means that a directory was moved to another parent during the measurement.
 var errMoved = errors.New("a directory was moved during the measurement")
 
-// enterDirectory adds the files of the directory called name in *parent, which is at depth level. It does not enter a file system
-// that was mounted there after countEntry, even one of the same device.
+// enterDirectory adds the files in the directory called name in *parent to the usage. *parent is at depth level. If a file
+// system was mounted on the directory since countEntry, enterDirectory does not enter it.
 func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
 		w.TooDeep = true
@@ -165,9 +165,9 @@ func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf
 	return reopen(fd)
 }
 
-// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. To continue in the directory,
-// the caller passes reopen an open subdirectory of it. reopen stores a new descriptor in *dir, at the previous position. Its
-// error is errMoved if the subdirectory now has another parent.
+// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. The returned function
+// reopen opens it again through an open subdirectory. It stores the new descriptor in *dir, at the previous position. It
+// returns errMoved if the subdirectory now has another parent.
 func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 	st, err := statEntry(*dir, "")
 	if err != nil {

@@ -37,9 +37,9 @@ type Value[T any] struct {
 	checked  time.Time // last read of the files
 }
 
-// New reads the files at paths, and calls parse with the contents of all files. The files must exist and have at most [MaxSize]
-// bytes each. If a later version of the files cannot be read or parsed, the previous value stays, and fail, unless nil, is called
-// once with the error and with the lock held.
+// New reads the files at paths and calls parse with their contents. All files must exist and have at most [MaxSize] bytes
+// each. If a later version of the files cannot be read or parsed, the previous value stays. Then fail is called once with
+// the error and with the lock held; fail may be nil.
 func New[T any](parse func(contents [][]byte) (T, error), fail func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{parse: parse, paths: paths, fail: fail}
 	contents, err := readAll(paths)
@@ -64,7 +64,7 @@ func (v *Value[T]) Get() T {
 	return v.value
 }
 
-// refreshValue reads the files. If a content has changed and can be parsed, it replaces the value.
+// refreshValue reads the files. If their contents have changed and can be parsed, it replaces the value.
 func (v *Value[T]) refreshValue() {
 	contents, err := readAll(v.paths)
 	if err != nil {

@@ -22,7 +22,8 @@ var (
 	ErrTooLarge  = errors.New("it is too large")
 )
 
-// Open opens the file whose path below root is name. It must exist and be a regular file. flag has flags of [os.OpenFile].
+// Open opens the regular file name, which is relative to root and must exist. flag consists of flags of [os.OpenFile]. A
+// file of another type is an error.
 func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	found, err := root.Lstat(name)
 	if err != nil {
@@ -41,8 +42,8 @@ func Open(root *os.Root, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns the content of the regular file at path. A file of more than maxBytes bytes is an error. Every error is an
-// [fs.PathError].
+// Read returns the content of the regular file at path. It returns an error if the file has more than maxBytes bytes. Every
+// error is an [fs.PathError].
 func Read(path string, maxBytes int64) ([]byte, error) {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -61,8 +62,8 @@ func Read(path string, maxBytes int64) ([]byte, error) {
 	return data, wrapError(path, err)
 }
 
-// wrapError returns err as an [fs.PathError] with the full path, because errors of an [os.Root] contain only the base name. It
-// returns nil if err is nil.
+// wrapError returns an [fs.PathError] with the cause of err and the full path, because errors of an [os.Root] contain only
+// the base name. It returns nil if err is nil.
 func wrapError(path string, err error) error {
 	if err == nil {
 		return nil

@@ -63,7 +63,7 @@ type quotaState struct {
 	_       [252]byte
 }
 
-// openDir opens the directory dir. If dir is a symbolic link, it returns an error.
+// openDir opens the directory dir. A symbolic link is an error.
 func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -85,8 +85,8 @@ func callIoctl(f *os.File, request uintptr, a *fileAttr) error {
 	return nil
 }
 
-// callQuotactl calls quotactl_fd(2) of Linux 5.14 with cmd, for the project with this id on the file system of f. arg is the
-// input or output of cmd.
+// callQuotactl executes the command cmd of quotactl_fd(2), which requires Linux 5.14, for the project id on the file system
+// of f. arg points to the input or output of the command.
 func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(cmd), uintptr(id), uintptr(arg), 0, 0); errno != 0 {
 		return errno
@@ -94,8 +94,8 @@ func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	return nil
 }
 
-// getQuota returns the limits and the usage of the project with this id on the file system of f. For an unused project it returns
-// a zero q.
+// getQuota returns the limits and the usage of the project id on the file system of f. For an unused project it returns zero
+// values.
 func getQuota(f *os.File, id uint32) (q projectQuota, err error) {
 	err = callQuotactl(f, cmdGet, id, unsafe.Pointer(&q))
 	if errors.Is(err, unix.ENOENT) {
@@ -125,8 +125,8 @@ func checkEnforced(f *os.File) error {
 	return nil
 }
 
-// isUnsupported reports whether err means that the kernel or the file system has no project quotas, or that this process may not
-// use them.
+// isUnsupported reports whether err means that the kernel or the file system has no project quotas, or that this process may
+// not use them.
 func isUnsupported(err error) bool {
 	for _, errno := range []unix.Errno{
 		unix.ENOSYS, unix.ENOTTY, unix.EOPNOTSUPP, unix.ESRCH, unix.EPERM, unix.EACCES, unix.ENOTBLK, unix.EINVAL, unix.ENODEV,

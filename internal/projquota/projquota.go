@@ -36,7 +36,7 @@ type Projects struct {
 	mu sync.Mutex // held from finding a free ID until a directory has it
 }
 
-// firstCandidate returns a random project ID, from which the search for a free one starts.
+// firstCandidate returns a random project ID, at which the search for a free ID starts.
 func (p *Projects) firstCandidate() uint32 {
 	if p.Rand == nil {
 		return rand.Uint32()
@@ -44,24 +44,24 @@ func (p *Projects) firstCandidate() uint32 {
 	return p.Rand()
 }
 
-// Limit limits the disk usage of dir to bytes, rounded up to 1 KiB. It assigns a project ID to dir first if dir has none from an
-// earlier call; dir must be empty then.
+// Limit limits the disk usage of the directory dir to bytes, rounded up to 1 KiB. If dir has no project ID from an earlier
+// call, Limit first assigns one, and dir must be empty then.
 func (p *Projects) Limit(dir string, bytes uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.setLimit(dir, bytes)
 }
 
-// UsageOf returns the disk usage of dir, for which Limit was called. For any other directory the error wraps
+// UsageOf returns the disk usage of a directory for which Limit was called. For any other directory the error wraps
 // errors.ErrUnsupported.
 func UsageOf(dir string) (Usage, error) { return usageOf(dir) }
 
-// ProjectOf returns the project ID that Limit has assigned to dir, or zero. To remove dir, call ProjectOf first, remove dir, and
-// pass the ID to [Release].
+// ProjectOf returns the project ID that Limit has assigned to the directory dir, or zero if there is none. To remove the
+// directory, call ProjectOf, then remove the directory, and then pass the ID to [Release].
 func ProjectOf(dir string) (id uint32) { return projectOf(dir) }
 
-// Release removes the limit of the project with this id, after its directory was removed. dir is any directory on the same file
-// system. An id outside of the range of this package is ignored.
+// Release removes the limit of a project after its directory was removed. dir is any directory on the same file system. It
+// ignores an id outside of the range of this package.
 func Release(dir string, id uint32) error {
 	if id < FirstID || id > lastID {
 		return nil

@@ -46,7 +46,7 @@ func (p *Projects) setLimit(dir string, bytes uint64) error {
 	return wrapError("limit", dir, err)
 }
 
-// findFreeID returns a project ID that has no usage and no limit on the file system of f.
+// findFreeID returns a project ID that has neither usage nor a limit on the file system of f.
 func (p *Projects) findFreeID(f *os.File) (uint32, error) {
 	id := p.firstCandidate()
 	for range maxTries {
@@ -101,8 +101,8 @@ func releaseProject(dir string, id uint32) error {
 	return wrapError("release project on", dir, writeLimit(f, id, 0))
 }
 
-// readProject returns the project attributes of the directory dir, which is open as f. own is true if Limit has assigned the
-// project to dir itself, and false if dir has inherited it from its parent.
+// readProject returns the project attributes of the directory dir, which f has open. own is true if Limit has assigned the
+// project to this directory. It is false if the directory has inherited the project from its parent.
 func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	if a, err = getAttr(f); err != nil {
 		return a, false, err
@@ -119,8 +119,8 @@ func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	return a, err == nil && above.project != a.project, err
 }
 
-// wrapError returns err with the text of action and dir, or nil if err is nil. If project quotas are unavailable, the result also
-// wraps errors.ErrUnsupported.
+// wrapError returns err with the action and the directory dir in its text. If project quotas are unavailable, the result
+// also wraps errors.ErrUnsupported. It returns nil if err is nil.
 func wrapError(action, dir string, err error) error {
 	if err == nil {
 		return nil

@@ -20,9 +20,9 @@ func (e *MountError) Error() string {
 	return fmt.Sprintf("remove %s: something is mounted there", e.Path)
 }
 
-// Remove removes the file or directory tree at path, without following symbolic links. A missing path is no error. Mounts at path
-// or below it remain, with their parent directories; the error is then a [*MountError]. On systems other than Linux, Remove does
-// not detect mounts.
+// Remove removes the file or directory tree at path, without following symbolic links. If nothing exists at path, it returns
+// nil. It does not remove mounts, nor the directories above them; the error is then a [*MountError]. On systems other than
+// Linux, Remove does not detect mounts.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	switch {

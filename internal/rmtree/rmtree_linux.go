@@ -40,8 +40,8 @@ type removal struct {
 	moved int // number of directories moved to top
 }
 
-// removeEntry removes the file called name in the directory parent. If it is a directory, all files below it are removed too.
-// path is the full path for error texts, and depth the depth below the removed tree.
+// removeEntry removes the file called name in the directory parent. If it is a directory, all files below it are removed
+// too. path is the full path of the file, for error texts. depth is its depth below the removed tree.
 func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -80,8 +80,8 @@ func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// moveToTop moves the directory called name in parent into the top directory of the tree, where it is removed later, because the
-// top is read again after each removal. This limits the number of open directories.
+// moveToTop moves the directory called name in parent to the top directory of the tree. It is removed there later, because
+// the removal reads the top directory again after each change. This limits the number of open directories.
 func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++
@@ -96,8 +96,8 @@ func (t *removal) moveToTop(parent int, name, path string) error {
 	}
 }
 
-// leafError returns the error for the file called name in parent, which is not a directory and whose removal failed with err. For
-// a mount point it is a [*MountError].
+// leafError returns the error for the failed removal of the file called name in parent, which is not a directory. err is the
+// error of the removal. If the file is a mount point, the result is a [*MountError].
 func (t *removal) leafError(parent int, name, path string, err error) error {
 	if mount, statErr := mountOf(parent, name); statErr == nil && mount != t.mount {
 		return &MountError{Path: path}
@@ -105,8 +105,8 @@ func (t *removal) leafError(parent int, name, path string, err error) error {
 	return &os.PathError{Op: "remove", Path: path, Err: err}
 }
 
-// removeContents removes all entries of dir. After an error it continues with the next entry, and returns the first error. path
-// is the full path of dir, for error texts.
+// removeContents removes all entries of dir. After an error it continues with the next entry, and finally returns the first
+// error. path is the full path of dir, for error texts.
 func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	var first error
 	for {
@@ -132,7 +132,8 @@ func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	}
 }
 
-// mountOf returns the ID of the mount on which the file called name in the directory dir is. An empty name means dir itself.
+// mountOf returns the ID of the mount that contains the file called name in the directory dir. If name is empty, it returns
+// the ID for dir itself.
 func mountOf(dir int, name string) (uint64, error) {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT
