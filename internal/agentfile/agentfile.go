@@ -13,11 +13,12 @@ import (
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 )
 
-// Marshal returns the content of an agent's configuration file: a KubeletConfiguration and a NodeConfiguration as two YAML
-// documents. fields has values by JSON name; each goes into the document that has a field of this name.
+// Marshal returns the content of an agent's configuration file, which has two YAML documents: a KubeletConfiguration and a
+// NodeConfiguration. fields maps JSON names of fields to their values. Marshal writes each field into the document whose
+// type has a field of this name.
 //
-// Some defaults differ from the kubelet, because tests share their machine with other agents: pods get no cgroup without
-// cgroupRoot, no pod is evicted without evictionHard and evictionSoft, and healthzPort is 0.
+// Some defaults differ from those of the kubelet, because tests share their machine with other agents. Without cgroupRoot,
+// pods get no cgroup. Without evictionHard and evictionSoft, no pod is evicted. healthzPort is 0.
 func Marshal(fields map[string]any) ([]byte, error) {
 	kubelet := map[string]any{"apiVersion": kubeletconfig.APIVersion, "kind": kubeletconfig.Kind, "healthzPort": 0}
 	node := map[string]any{"apiVersion": kubeletconfig.NodeAPIVersion, "kind": kubeletconfig.NodeKind}
@@ -42,7 +43,7 @@ func Marshal(fields map[string]any) ([]byte, error) {
 	return append(append(append(first, "\n---\n"...), second...), '\n'), err
 }
 
-// isKubeletField reports whether KubeletConfiguration has a field whose JSON name is name.
+// isKubeletField reports whether KubeletConfiguration has a field with this JSON name.
 func isKubeletField(name string) bool {
 	t := reflect.TypeFor[kubeletconfig.Configuration]()
 	for i := range t.NumField() {

@@ -13,8 +13,8 @@ type Policy struct {
 	Max   time.Duration // the longest wait
 }
 
-// After returns the time to wait before the next retry, after failures consecutive failures: p.First after one failure, then
-// doubled up to p.Max. It returns zero if failures is zero.
+// After returns the wait before the next attempt, given the number of consecutive failures. It is p.First after one failure,
+// and doubles with each further failure up to p.Max. Without failures it is zero.
 func (p Policy) After(failures int) time.Duration {
 	if failures <= 0 {
 		return 0
@@ -26,7 +26,7 @@ func (p Policy) After(failures int) time.Duration {
 	return d
 }
 
-// Next returns the wait after one more failure, if the last one was wait: twice as long, but at least p.First and at most p.Max.
+// Next returns the wait that follows wait after one more failure: twice as long, but at least p.First and at most p.Max.
 func (p Policy) Next(wait time.Duration) time.Duration {
 	if wait > p.Max/2 {
 		return p.Max // avoids an overflow
@@ -34,8 +34,8 @@ func (p Policy) Next(wait time.Duration) time.Duration {
 	return min(max(2*wait, p.First), p.Max)
 }
 
-// Jitter returns wait multiplied by a factor between low and high, so that operations that failed together are not all retried
-// together. random, a number in [0,1), selects the factor.
+// Jitter returns wait multiplied by a factor between low and high, so that operations that failed together are not all
+// retried together. The caller passes a random number in [0,1), which selects the factor.
 func Jitter(wait time.Duration, low, high, random float64) time.Duration {
 	return time.Duration(float64(wait) * (low + (high-low)*random))
 }

@@ -54,7 +54,8 @@ func All(pod *corev1.PodSpec) iter.Seq[Container] {
 	}
 }
 
-// NotEphemeral yields the init containers and the regular containers of a pod. Ephemeral containers have no resources.
+// NotEphemeral yields the init containers, and then the regular containers, of a pod. It is for code about resources, which
+// ephemeral containers do not have.
 func NotEphemeral(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	return func(yield func(*corev1.Container) bool) {
 		for c := range All(pod) {
@@ -65,8 +66,8 @@ func NotEphemeral(pod *corev1.PodSpec) iter.Seq[*corev1.Container] {
 	}
 }
 
-// Find returns the container of any kind with this name, which is unique within a pod. If there is none, the field Container of
-// the result is nil.
+// Find returns the container called name, which may be an init, regular or ephemeral container. If there is none, the field
+// Container of the result is nil.
 func Find(pod *corev1.PodSpec, name string) Container {
 	for c := range All(pod) {
 		if c.Name == name {
@@ -76,7 +77,8 @@ func Find(pod *corev1.PodSpec, name string) Container {
 	return Container{}
 }
 
-// Named returns the container of any kind with this name, or nil if there is none.
+// Named returns the container called name, which may be an init, regular or ephemeral container. It returns nil if there is
+// none.
 func Named(pod *corev1.PodSpec, name string) *corev1.Container { return Find(pod, name).Container }
 
 // IsInit reports whether the pod has an init container with the name of container.
@@ -85,8 +87,9 @@ func IsInit(pod *corev1.PodSpec, container *corev1.Container) bool {
 	return found.Container != nil && found.Kind == Init
 }
 
-// IsSidecar reports whether an init container is a sidecar: it continues to run beside the regular containers (KEP-753). It must
-// not be called for a regular container, which may have the restart policy of a sidecar without being one.
+// IsSidecar reports whether init, an init container, is a sidecar: it continues to run beside the regular containers
+// (KEP-753). It must not be called for a regular container, because that may have the same restart policy without being a
+// sidecar.
 func IsSidecar(init *corev1.Container) bool {
 	return init.RestartPolicy != nil && *init.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -76,8 +76,8 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate counts recorded, an event. The result shows whether to send it, in which form, and whether as a patch of an event that
-// was sent before. It does not change recorded.
+// Correlate counts an event, and combines it with similar events. The result has the event to send, with a patch if an equal
+// event was sent before, or Skip if no event must be sent. Correlate does not change its argument.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
 	out := *event
@@ -93,8 +93,8 @@ func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	return Result{Event: &out, Patch: patch}
 }
 
-// groupEvent returns the event to send, and the key under which it is counted. The result is event itself, or a combined event if
-// there were too many similar events with different messages.
+// groupEvent returns the event to send, and the key under which it is counted. This event is event itself, unless there were
+// too many similar events with different messages. Then it is an event that stands for all of them.
 func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Event, key) {
 	id := hashKey(kindGroup, sourceAndObject(event), []string{event.Type, event.Reason, event.ReportingController, event.ReportingInstance})
 	g, ok := c.groups.getValue(id)
@@ -112,8 +112,8 @@ func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Eve
 	return event, hashKey(kindEvent, sourceAndObject(event), []string{event.InvolvedObject.FieldPath, event.Type, event.Reason, event.Message})
 }
 
-// combinedEvent returns an event to send in place of similar events with different messages. Its message is the message of event
-// with a prefix.
+// combinedEvent returns an event that is sent in place of similar events with different messages. Its message is that of
+// event with a prefix.
 func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -123,7 +123,8 @@ func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	}
 }
 
-// objectBucket returns the token bucket that limits the events about an object, and creates it if necessary.
+// objectBucket returns the token bucket that limits the events about the object of event, and creates it if necessary.
+// Events of different types or sources have different buckets.
 func (c *Correlator) objectBucket(event *corev1.Event) *bucket {
 	id := hashKey(kindObject, sourceAndObject(event), []string{event.Type})
 	b, ok := c.objects.getValue(id)
@@ -153,7 +154,7 @@ func (b *bucket) takeToken(now time.Time) bool {
 	return true
 }
 
-// buildPatch returns the patch that copies count, last time and message of event to the event that the API server has stored.
+// buildPatch returns a patch for the stored event in the API server. It contains the count, last time and message of event.
 func buildPatch(event *corev1.Event) []byte {
 	patch, err := json.Marshal(struct {
 		Count         int32       `json:"count"`
@@ -166,7 +167,7 @@ func buildPatch(event *corev1.Event) []byte {
 	return patch
 }
 
-// sourceAndObject returns the fields of event that identify its source and its object.
+// sourceAndObject returns the fields that identify the source and the object of event.
 func sourceAndObject(event *corev1.Event) []string {
 	o := &event.InvolvedObject
 	return []string{event.Source.Component, event.Source.Host, o.Kind, o.Namespace, o.Name, string(o.UID), o.APIVersion}
@@ -196,8 +197,8 @@ func hashKey(kind byte, texts ...[]string) (k key) {
 	return k
 }
 
-// writeText adds the length of text and then text itself to the hash h. Without the length, lists such as "ab","c" and "a","bc"
-// would have equal hashes.
+// writeText adds text to the hash h, after the length of text. Without the length, the lists "ab","c" and "a","bc" would
+// have equal hashes.
 func writeText(h hash.Hash, text string) {
 	var length [8]byte
 	binary.LittleEndian.PutUint64(length[:], uint64(len(text)))

@@ -22,7 +22,8 @@ func NewDir(t testing.TB) Dir {
 	return Dir{Path: t.TempDir(), t: t}
 }
 
-// Write atomically creates or replaces a file of d with content. name is its path in d. Directories in name are created.
+// Write creates the file d.Path/name with the given content, or replaces it atomically. It creates missing directories in
+// name.
 func (d Dir) Write(name, content string) {
 	d.t.Helper()
 	path := filepath.Join(d.Path, name)

@@ -35,8 +35,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// StartCommand starts cmd, a command that runs the program in its place, for example after it has entered a cgroup. The process
-// is killed when the test ends.
+// StartCommand starts the command cmd, which must end in executing the program in the same process, for example after it has
+// entered a cgroup. The process is killed when the test ends.
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	return startProcess(t, cmd)
@@ -77,8 +77,8 @@ func (p *Process) Output() string {
 	return string(p.out.text)
 }
 
-// AwaitLine waits until the process has written a line that contains all words, and returns the first such line. It fails the
-// test if there is none after TimeoutFactor times timeout.
+// AwaitLine waits until the process has written a line that contains all words, and returns the first such line. It fails
+// the test if there is no such line after timeout multiplied by [TimeoutFactor].
 func (p *Process) AwaitLine(timeout time.Duration, words ...string) string {
 	p.t.Helper()
 	var found string
@@ -109,8 +109,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Terminate sends SIGTERM to the process, waits until it has exited, and returns its exit code, or -1 if a signal killed it. It
-// fails the test after TimeoutFactor times timeout.
+// Terminate sends SIGTERM to the process, waits until it has exited, and returns its exit code. The exit code is -1 if a
+// signal killed the process. It fails the test if the process has not exited after timeout multiplied by [TimeoutFactor].
 func (p *Process) Terminate(timeout time.Duration) int {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -119,8 +119,8 @@ func (p *Process) Terminate(timeout time.Duration) int {
 	return p.Wait(timeout)
 }
 
-// Wait waits until the process has exited and returns its exit code, or -1 if a signal killed it. It fails the test after
-// TimeoutFactor times timeout.
+// Wait waits until the process has exited, and returns its exit code. The exit code is -1 if a signal killed the process. It
+// fails the test if the process has not exited after timeout multiplied by [TimeoutFactor].
 func (p *Process) Wait(timeout time.Duration) int {
 	p.t.Helper()
 	select {
@@ -134,8 +134,8 @@ func (p *Process) Wait(timeout time.Duration) int {
 // TimeoutFactor multiplies all timeouts of tests, because other tests and the race detector slow the machine down.
 const TimeoutFactor = 5
 
-// Eventually calls check repeatedly until it returns nil. After TimeoutFactor times timeout, it fails the test with the last
-// error of check.
+// Eventually calls check repeatedly until it returns nil. It fails the test with the last error of check after timeout
+// multiplied by [TimeoutFactor].
 func Eventually(t testing.TB, timeout time.Duration, check func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(TimeoutFactor * timeout); ; time.Sleep(20 * time.Millisecond) {

@@ -26,8 +26,8 @@ type Program struct {
 	err  error
 }
 
-// Main runs the tests of m and returns their exit code. Then it removes the program that [Program.Start] has built. Call it in
-// TestMain.
+// Main runs the tests of m, removes the executable that [Program.Start] has built, and returns the exit code of the tests.
+// Call it in TestMain.
 func (p *Program) Main(m *testing.M) int {
 	code := m.Run()
 	if p.dir != "" {
@@ -36,8 +36,8 @@ func (p *Program) Main(m *testing.M) int {
 	return code
 }
 
-// Start runs the program with args. The first call builds the program. When the test ends, the process is killed, and the test
-// fails if the race detector reported a race in it.
+// Start runs the program with args. The first call builds the program. When the test ends, the process is killed. The test
+// fails if the race detector has reported a race in the program.
 func (p *Program) Start(t testing.TB, args ...string) *Process {
 	t.Helper()
 	p.once.Do(p.buildProgram)

@@ -28,8 +28,8 @@ type Fault struct {
 	RetryAfter time.Duration
 }
 
-// Inject applies fault to each request that it matches, until the caller calls remove. Requests that are delayed or hang at that
-// time remain delayed or hung.
+// Inject applies fault to each request that matches it, until the caller calls remove. A request that is being delayed or
+// hangs when remove is called is not released.
 func (p *Proxy) Inject(fault Fault) (remove func()) {
 	added := &fault
 	p.mu.Lock()
@@ -42,7 +42,8 @@ func (p *Proxy) Inject(fault Fault) (remove func()) {
 	}
 }
 
-// takeFault counts the request, and returns the last injected fault that matches it. It returns nil if none matches.
+// takeFault counts the request, and returns the fault to apply to it: the last injected fault that matches. It returns nil
+// if no fault matches.
 func (p *Proxy) takeFault(request Request) *Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,8 +56,8 @@ func (p *Proxy) takeFault(request Request) *Fault {
 	return nil
 }
 
-// apply delays, hangs, cuts off or refuses a request as f defines. It returns true if the proxy must then forward the request to
-// the API server.
+// apply delays, hangs, cuts off or refuses a request as f defines. It returns true if the proxy must then forward the
+// request to the API server.
 func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
@@ -80,7 +81,7 @@ func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
 	return true
 }
 
-// writeStatus writes an error response with the HTTP status f.Code and a Kubernetes Status object as its body.
+// writeStatus writes an error response with the HTTP status f.Code. Its body is a Kubernetes Status object.
 func (f *Fault) writeStatus(w http.ResponseWriter) {
 	status := map[string]any{
 		"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "injected by a test", "code": f.Code,
@@ -96,7 +97,7 @@ func (f *Fault) writeStatus(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(status) // the client may have closed the connection
 }
 
-// statusReason returns the reason, such as NotFound, that a Kubernetes Status has for the HTTP status code.
+// statusReason returns the reason of a Kubernetes Status with this HTTP status code, such as NotFound.
 func statusReason(code int) string {
 	switch code {
 	case http.StatusConflict:

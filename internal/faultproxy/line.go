@@ -91,8 +91,8 @@ type conn struct {
 	lost, closed chan struct{}
 }
 
-// applyMode makes c follow mode m: in mode refusing it closes c, in mode swallowing it starts to drop all data. The caller holds
-// the listener's lock.
+// applyMode applies the mode m to the connection. In mode refusing it closes the connection. In mode swallowing it makes the
+// connection drop all data from now on. The caller holds the listener's lock.
 func (c *conn) applyMode(m mode) {
 	switch m {
 	case refusing:

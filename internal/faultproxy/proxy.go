@@ -56,7 +56,8 @@ func Start(t testing.TB, opts Options) *Proxy {
 	return p
 }
 
-// newProxy returns a proxy that listens already. The caller must run serve, which handles requests until the listener is closed.
+// newProxy returns a proxy whose listener is already open. The caller must run serve, which serves requests until the
+// listener is closed.
 func newProxy(opts Options) (p *Proxy, serve func(), err error) {
 	target, err := url.Parse(opts.Target)
 	if err == nil && (target.Scheme != "https" || target.Host == "") {
@@ -101,8 +102,8 @@ func newProxy(opts Options) (p *Proxy, serve func(), err error) {
 // URL returns the base URL of the proxy: https://127.0.0.1:PORT.
 func (p *Proxy) URL() string { return p.url }
 
-// Count returns the number of requests so far with the verb, resource and subresource of match. Its namespace, name and path are
-// ignored.
+// Count returns the number of requests so far whose verb, resource and subresource match. It ignores the namespace, name and
+// path of match.
 func (p *Proxy) Count(match Match) (n int) {
 	match.Namespace, match.Name, match.Path = "", "", ""
 	p.mu.Lock()
@@ -132,8 +133,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.reverse.ServeHTTP(w, r)
 }
 
-// trackWatch registers a watch request. It returns the context for the request, which CutWatches cancels, and a function that the
-// caller calls when the watch ends.
+// trackWatch registers a watch request. It returns a context for the request, which [Proxy.CutWatches] cancels. The caller
+// calls the returned function when the watch ends.
 func (p *Proxy) trackWatch(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p.mu.Lock()
@@ -149,7 +150,7 @@ func (p *Proxy) trackWatch(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// CutWatches aborts all open watch responses, and returns the number of watches.
+// CutWatches aborts the responses of all open watches, and returns the number of these watches.
 func (p *Proxy) CutWatches() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,11 +160,11 @@ func (p *Proxy) CutWatches() int {
 	return len(p.watches)
 }
 
-// SetUnavailable simulates an API server that is down. If unavailable is true, it closes all connections and refuses new ones. If
-// it is false, the proxy accepts connections again.
+// SetUnavailable simulates an API server that is down. With true, the proxy closes all connections and refuses new ones.
+// With false, it accepts connections again.
 func (p *Proxy) SetUnavailable(unavailable bool) { p.line.setMode(modeIf(unavailable, refusing)) }
 
-// SetBlackHole simulates a network that loses all packets. If enabled is true, data on existing and new connections is dropped,
-// but no connection is closed. If it is false, data on new connections is forwarded again. Connections that have lost data stay
-// silent.
+// SetBlackHole simulates a network that loses all packets. With true, the proxy drops all data on existing and new
+// connections, but closes none. With false, it forwards data on new connections again, while connections that have lost data
+// stay silent.
 func (p *Proxy) SetBlackHole(enabled bool) { p.line.setMode(modeIf(enabled, swallowing)) }

@@ -21,16 +21,17 @@ type Request struct {
 // Match selects requests. An empty field matches any value, and "-" an empty value. Path is a prefix.
 type Match Request
 
-// Matches reports whether m selects r. Each field of m must be empty, equal to the field of r, or "-" for an empty field of r.
-// Path needs only to be a prefix of r.Path.
+// Matches reports whether m selects r. An empty field of m matches every value, "-" matches only the empty value, and other
+// values must be equal. The path of r must start with m.Path.
 func (m Match) Matches(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && strings.HasPrefix(r.Path, m.Path)
 }
 
-// parseRequest returns the verb of r, and the resource, subresource, namespace and name in its path. For the Kubernetes API a
-// path is /api/VERSION/... or /apis/GROUP/VERSION/..., followed by [namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+// parseRequest returns the verb of r, and the resource, subresource, namespace and name from its path. A path of the
+// Kubernetes API starts with /api/VERSION or /apis/GROUP/VERSION. It continues with
+// [/namespaces/NAMESPACE]/RESOURCE[/NAME[/SUBRESOURCE]].
 func parseRequest(r *http.Request) Request {
 	parsed := Request{Verb: r.Method, Path: r.URL.Path}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -54,8 +55,8 @@ func parseRequest(r *http.Request) Request {
 	return parsed
 }
 
-// requestVerb returns the Kubernetes verb of r, such as "list". named must be true if the path contains the name of an object: a
-// GET is then "get".
+// requestVerb returns the Kubernetes verb of r, such as "list". named is true if the path contains the name of an object.
+// The verb of a GET is then "get", not "list".
 func requestVerb(r *http.Request, named bool) string {
 	switch r.Method {
 	case http.MethodPost:

@@ -23,8 +23,8 @@ const (
 	maxText   = 1024 // bytes of a field name, which may contain the key of a map, or of a detail
 )
 
-// Short returns at most the first MaxErrors errors of errs, followed by an error that more exist. It shortens the texts and
-// values of these errors in place. Call it once per list: a second call would shorten its own output.
+// Short returns the first MaxErrors errors of errs and, if there are more, an error that states this. It shortens long texts
+// and values of these errors in place. Call it only once per list, because a second call would shorten the result again.
 func Short(errs field.ErrorList) field.ErrorList {
 	if len(errs) > MaxErrors {
 		rest := field.Forbidden(field.NewPath(""), fmt.Sprintf("more than %d errors, of which the first are reported", MaxErrors))
@@ -37,8 +37,8 @@ func Short(errs field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// ShortOne shortens err like [Short] if err is itself a *field.Error. It returns every other error unchanged, even if it wraps a
-// *field.Error.
+// ShortOne shortens err like [Short] if its type is *field.Error. It returns every other error unchanged, even an error that
+// wraps a *field.Error.
 func ShortOne(err error) error {
 	if one, ok := err.(*field.Error); ok { // a wrapped error must not be written to
 		shortenError(one)
@@ -46,7 +46,7 @@ func ShortOne(err error) error {
 	return err
 }
 
-// shortenError shortens the field name, the detail and the value of err in place.
+// shortenError shortens the field path, the detail and the value of err in place.
 func shortenError(err *field.Error) {
 	err.Field, err.Detail = truncate(err.Field, maxText), truncate(err.Detail, maxText)
 	if err.BadValue == nil {
@@ -70,8 +70,8 @@ func shortenError(err *field.Error) {
 	}
 }
 
-// truncate returns text if it has at most limit bytes. Otherwise it returns the first limit bytes of text, followed by its
-// length.
+// truncate returns text if it has at most limit bytes. Otherwise it returns the first limit bytes, followed by the number of
+// bytes of text.
 func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -79,11 +79,11 @@ func truncate(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "... (" + strconv.Itoa(len(text)) + " bytes)"
 }
 
-// Quote returns name in quotes for an error message. It truncates a name that is too long to read.
+// Quote returns name in quotes for an error message. It truncates a long name.
 func Quote(name string) string { return strconv.Quote(truncate(name, maxQuoted)) }
 
-// TooLong returns an error that the field at path exceeds a limit. format and args are its detail. The value of the field is not
-// part of the error.
+// TooLong returns an error that the field at path is too long. Its detail is format with args. The error does not contain
+// the value of the field.
 func TooLong(path *field.Path, format string, args ...any) *field.Error {
 	err := field.TooLong(path, nil, 0)
 	err.Detail = fmt.Sprintf(format, args...)

@@ -5,8 +5,8 @@ package hostile
 
 import "strings"
 
-// aliasManifests returns manifests that are small as text, but large after YAML aliases are replaced by their anchors. size is
-// the approximate maximum length of a text in bytes.
+// aliasManifests returns manifests that are small as text, but large after each YAML alias is replaced by the value of its
+// anchor. size is the approximate maximum length of a text in bytes.
 func aliasManifests(size int) []Manifest {
 	long := strings.Repeat("x", min(size, 100_000))
 	uses := strings.Repeat("*a,", min(size/3, 10_000))
@@ -36,5 +36,5 @@ func aliasManifests(size int) []Manifest {
 	}
 }
 
-// levelSuffix returns a text with n letters, which makes a name unique.
+// levelSuffix returns the letter i n times. It makes the names of levels unique.
 func levelSuffix(n int) string { return strings.Repeat("i", n) }

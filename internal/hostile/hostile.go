@@ -20,7 +20,7 @@ type Manifest struct {
 	Fine bool // an agent may accept it and run its pods
 }
 
-// All returns all manifests of the corpus. Those that are generated are about size bytes long.
+// All returns all manifests of the corpus. Generated manifests are about size bytes long.
 func All(size int) []Manifest {
 	all := slices.Concat(embeddedManifests(), aliasManifests(size), nestedManifests(size), manyManifests(size), longManifests(size))
 	for i := range all {
@@ -29,8 +29,9 @@ func All(size int) []Manifest {
 	return all
 }
 
-// embeddedManifests returns the files of the directory manifests. Manifest.Fine is set if an agent must parse the file without an
-// error, because it attacks later: for example by a variable that expands when a container starts.
+// embeddedManifests returns the manifests in the files of the directory manifests. Manifest.Fine is set if an agent must
+// parse a manifest without an error, because it attacks only later, for example by a variable that expands when a container
+// starts.
 func embeddedManifests() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
@@ -45,8 +46,8 @@ func embeddedManifests() []Manifest {
 	return all
 }
 
-// podManifest returns the YAML of a pod. metadata, spec and container are YAML lines that are appended to the section of that
-// name.
+// podManifest returns the YAML of a pod called name. The other arguments are additional YAML lines for its metadata, its
+// spec and its container.
 func podManifest(name, metadata, spec, container string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: " + name + "\n" + metadata +
 		"spec:\n  terminationGracePeriodSeconds: 1\n" + spec + "  containers:\n  - name: main\n    image: i\n    command: [sleep, '1000']\n" + container

@@ -5,7 +5,8 @@ package hostile
 
 import "strings"
 
-// longManifests returns manifests in which one value, such as a name or a number, is about size bytes long.
+// longManifests returns manifests with one very long value, such as a name or a number. Each manifest is about size bytes
+// long.
 func longManifests(size int) []Manifest {
 	x := func(s string) string { return strings.Repeat(s, max(1, (size-1_000)/len(s))) }
 	hook := "lifecycle: {preStop: {exec: {command: [sh, -c, " + strings.Repeat("x", max(1, size/4-500)) + "]}}}\n"

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// manyManifests returns manifests of about size bytes, each with as many elements of one kind as fit into it.
+// manyManifests returns manifests with very many elements of one kind. Each manifest is about size bytes long.
 func manyManifests(size int) []Manifest {
 	const container, mount = "{name: c%d, image: i}", "{name: v, mountPath: /%d}"
 	text := func(name, text string) Manifest { return Manifest{Name: name, Text: []byte(text)} }
@@ -58,8 +58,8 @@ func manyManifests(size int) []Manifest {
 	}
 }
 
-// repeatNumbered repeats element at least twice, and until the text has about size bytes. A %d in element is replaced by the
-// number of the repetition, from zero.
+// repeatNumbered repeats element until the text has about size bytes, but at least twice. It replaces a %d in element by the
+// number of the repetition, which starts at zero.
 func repeatNumbered(element string, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len()+len(element) < size || i < 2; i++ {

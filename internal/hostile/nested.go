@@ -5,8 +5,8 @@ package hostile
 
 import "strings"
 
-// nestedManifests returns manifests with deeply nested values. Each kind of nesting exists twice: as deep as size bytes permit,
-// and slightly less deep than the maximum of YAML and JSON parsers.
+// nestedManifests returns manifests with deeply nested values, two for each kind of nesting. The first is nested as deeply
+// as size bytes permit. The second stays slightly below the maximum depth of YAML and JSON parsers.
 func nestedManifests(size int) []Manifest {
 	var all []Manifest
 	for _, n := range []struct{ name, open, closed string }{

@@ -24,9 +24,9 @@ const (
 	Network                  // a network namespace with nothing but a loopback interface that is down
 )
 
-// Run executes the current test program again in new namespaces of the given kinds, calls run in that second process, and returns
-// its exit code. Run calls run in this process instead if the user is not root, if the program is a fuzzer, which must start its
-// own workers, or if no namespace can be created.
+// Run executes the test program again in new namespaces of the given kinds, calls run in that second process, and returns
+// its exit code. It calls run in this process instead if the user is not root, or if no namespace can be created. It also
+// does this if the program is a fuzzer, which must start its own workers.
 func Run(kinds Kind, run func() int) int {
 	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || isFuzzing(os.Args[1:]) {
 		return run()
@@ -37,7 +37,7 @@ func Run(kinds Kind, run func() int) int {
 	return run()
 }
 
-// isFuzzing reports whether a test program with the arguments args is a fuzzer or a worker of a fuzzer.
+// isFuzzing reports whether args start a test program as a fuzzer or as a worker of a fuzzer.
 func isFuzzing(args []string) bool {
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "-test.fuzz=") || arg == "-test.fuzzworker" {

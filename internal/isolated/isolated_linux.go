@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runIsolated executes this program with its own arguments in new namespaces, and returns its exit code. ok is false if the
+// runIsolated executes this program with the same arguments in new namespaces, and returns its exit code. ok is false if the
 // namespaces cannot be created.
 func runIsolated(kinds Kind) (code int, ok bool) {
 	runtime.LockOSThread() // the child is killed with the thread that started it

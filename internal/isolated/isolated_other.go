@@ -5,5 +5,5 @@
 
 package isolated
 
-// runIsolated returns false for ok: only Linux has namespaces.
+// runIsolated returns false for ok, because only Linux has namespaces.
 func runIsolated(Kind) (code int, ok bool) { return 0, false }

@@ -46,8 +46,8 @@ func Load(path string) (*File, error) {
 	return k, nil
 }
 
-// parseKubeconfig decodes data, the content of the kubeconfig at path, within the limits of package safeyaml. It opens a file
-// that the kubeconfig names only if the file is regular and not too large.
+// parseKubeconfig decodes the kubeconfig data, which was read from the file at path, within the limits of package safeyaml.
+// Files that the kubeconfig refers to must be regular and of limited size.
 func parseKubeconfig(data []byte, path string) (*File, error) {
 	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil {
 		return nil, fmt.Errorf("it is no kubeconfig: %s", oneLine(err.Error()))
@@ -79,8 +79,8 @@ func parseKubeconfig(data []byte, path string) (*File, error) {
 	return &File{Cluster: cluster, REST: config}, nil
 }
 
-// currentContext returns the cluster and the user of the current context. It returns an error if one of them is missing:
-// client-go would silently use an empty cluster or user.
+// currentContext returns the cluster and the user of the current context. It returns an error if one of them is missing,
+// because client-go would silently use an empty one.
 func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, err error) {
 	if file.CurrentContext == "" {
 		return nil, nil, errors.New("current-context: required")
@@ -102,7 +102,7 @@ func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, u
 }
 
 // checkFiles returns an error if a certificate, key or token file of cluster or user is not a regular file of at most
-// certstore.MaxFile bytes. It skips a file if the kubeconfig has the data inline.
+// certstore.MaxFile bytes. It skips a file whose data is also in the kubeconfig itself.
 func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	for _, f := range []struct {
 		field, path string
@@ -137,7 +137,8 @@ func checkFile(path string) error {
 	return nil
 }
 
-// WithoutPath returns the cause of a file error, without operation and path, for an error text that names the path already.
+// WithoutPath returns the cause of a file error, without the operation and the path. It is for error texts that already
+// contain the path.
 func WithoutPath(err error) error {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err
@@ -145,7 +146,8 @@ func WithoutPath(err error) error {
 	return err
 }
 
-// oneLine returns text without line breaks, cut after about 300 bytes. Errors of parsers may quote a whole file.
+// oneLine returns text in one line, and truncates it after 300 bytes. It is for errors of parsers, which may quote a whole
+// file.
 func oneLine(text string) string {
 	const maxBytes = 300
 	line := strings.ReplaceAll(text, "\n", " ")
@@ -155,8 +157,8 @@ func oneLine(text string) string {
 	return line
 }
 
-// Inline returns a copy of config in which the content of certificate and key files replaces their paths. The token file stays a
-// path, because it is read again at each use.
+// Inline returns a copy of config that contains the certificates and keys themselves instead of the paths of their files.
+// The token file stays a path, because clients read it again at each use.
 func Inline(config *rest.Config) (*rest.Config, error) {
 	config = rest.CopyConfig(config)
 	for _, f := range []struct {
@@ -180,9 +182,9 @@ func Inline(config *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// CheckUsable returns an error unless the kubeconfig at path has a client certificate that has not expired at the time now. After
-// an error, the agent uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the
-// kubelet, CheckUsable accepts a certificate that is not valid yet, because the clock may be behind.
+// CheckUsable returns an error unless the kubeconfig at path has an unexpired client certificate. After an error, the agent
+// uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the kubelet, it accepts
+// a certificate that is not valid yet, because the clock may be behind.
 func CheckUsable(path string, now time.Time) error {
 	k, err := Load(path)
 	if err != nil {
@@ -217,8 +219,9 @@ func checkCertificate(config *rest.Config, now time.Time) error {
 	return nil
 }
 
-// Write writes a kubeconfig with the cluster of from. Its client certificate and key are both in the file pemPath. Write replaces
-// the file at path, or the target of a symbolic link at path, atomically and with mode 0600.
+// Write writes a kubeconfig for the cluster of the kubeconfig from. The client certificate and its key are both in the PEM
+// file at pemPath. Write replaces the file at path atomically and with mode 0600. If path is a symbolic link, it replaces
+// the target of the link.
 func Write(path string, from *File, pemPath string) error {
 	cluster := &clientcmdapi.Cluster{
 		Server: from.REST.Host, InsecureSkipTLSVerify: from.REST.Insecure, CertificateAuthority: from.REST.CAFile,

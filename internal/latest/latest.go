@@ -18,15 +18,15 @@ type Value[T any] struct {
 	measuredAt time.Time // start of its measurement; zero: no value
 }
 
-// New returns a cache for the result of measure. [Value.Get] returns a result that is at most maxAge old. If maxAge is zero or
-// less, each call measures.
+// New returns a cache for the results of measure. [Value.Get] returns a cached result while it is younger than maxAge. If
+// maxAge is zero or less, each call of Get measures.
 func New[T any](maxAge time.Duration, measure func(context.Context) (T, error)) *Value[T] {
 	return &Value[T]{maxAge: maxAge, measure: measure, lock: make(chan struct{}, 1)}
 }
 
-// Get returns the cached value if it is at most maxAge old, and otherwise calls measure. One call measures at a time, and
-// concurrent calls wait for it. If ctx ends first, Get returns the cause of ctx. A value that measure returns with an error may
-// be incomplete: Get returns both and does not cache the value.
+// Get returns the cached value if it is younger than the maximum age. Otherwise it calls measure, while concurrent calls
+// wait. If ctx ends while Get waits, it returns the cause of ctx. If measure returns an error, Get returns the error with
+// the value, which may be incomplete, and does not cache the value.
 func (v *Value[T]) Get(ctx context.Context) (value T, err error) {
 	select {
 	case v.lock <- struct{}{}:

@@ -17,7 +17,7 @@ type List struct {
 	fns []func(uids ...string) // replaced by a copy at each change
 }
 
-// Add registers fn, which each later [List.Call] calls. It panics if fn is nil.
+// Add registers a function, which each later [List.Call] calls. It panics if fn is nil.
 func (l *List) Add(fn func(uids ...string)) {
 	if fn == nil {
 		panic("Notify: nil function")
@@ -30,7 +30,7 @@ func (l *List) Add(fn func(uids ...string)) {
 // IsEmpty reports whether Add was never called.
 func (l *List) IsEmpty() bool { return len(l.functions()) == 0 }
 
-// Call calls every registered function, one after another, with uids, the UIDs of the changed pods. It holds no lock during the
+// Call calls every registered function, one after another, with the UIDs of the changed pods. It holds no lock during the
 // calls.
 func (l *List) Call(uids ...string) {
 	for _, fn := range l.functions() {

@@ -20,12 +20,12 @@ import (
 // program and for memory of the kernel, such as socket buffers.
 const limitPercent = 80
 
-// LimitToCgroup sets the memory limit of the Go runtime to 80 % of the memory limit of the process's cgroup, v1 or v2, and logs
-// it. Near the limit the garbage collector then works harder. Without it, the heap would grow to twice the live heap, and the
-// kernel could kill the process.
+// LimitToCgroup sets the memory limit of the Go runtime to 80 % of the memory limit of the process's cgroup (v1 or v2), and
+// logs this. The garbage collector then works harder near the limit. Otherwise the heap could grow to twice the live heap,
+// and the kernel could kill the process.
 //
-// It does nothing if the cgroup has no limit or cannot be read. It also does nothing if the environment variable GOMEMLIMIT is
-// set, with which the operator sets the limit. A nil logger discards all messages.
+// It does nothing if the cgroup has no limit or cannot be read. It also does nothing if the environment variable GOMEMLIMIT
+// is set, because the operator then has set the limit. A nil logger discards all messages.
 func LimitToCgroup(logger *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -46,8 +46,8 @@ type hierarchy struct {
 	file             string // name of the file with the limit
 }
 
-// cgroupLimit returns the effective memory limit of this process in bytes: the lowest limit of its cgroup and all parent cgroups.
-// ok is false if none of them has a limit. root is the root directory of the host.
+// cgroupLimit returns the effective memory limit of this process in bytes, which is the lowest limit of its cgroup and all
+// parent cgroups. ok is false if none of them has a limit. root is the file system of the host.
 func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	h, found := memoryHierarchy(root)
 	if !found {
@@ -75,8 +75,8 @@ func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	}
 }
 
-// memoryHierarchy returns the cgroup v1 hierarchy of the memory controller or, if there is none, the cgroup v2 hierarchy. root is
-// the root directory of the host.
+// memoryHierarchy returns the cgroup v1 hierarchy of the memory controller. If there is none, it returns the cgroup v2
+// hierarchy. root is the file system of the host.
 func memoryHierarchy(root fs.FS) (h hierarchy, found bool) {
 	for fields := range procLines(root, "proc/self/mountinfo", " ") {
 		at := slices.Index(fields, "-")
@@ -93,7 +93,7 @@ func memoryHierarchy(root fs.FS) (h hierarchy, found bool) {
 	return h, found
 }
 
-// memoryCgroup returns the path of this process's cgroup in the hierarchy h. root is the root directory of the host.
+// memoryCgroup returns the path of this process's cgroup in the hierarchy h. root is the file system of the host.
 func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	for fields := range procLines(root, "proc/self/cgroup", ":") {
 		v2 := fields[0] == "0" && len(fields) > 1 && fields[1] == ""
@@ -104,7 +104,7 @@ func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	return "", false
 }
 
-// procLines yields each line of the file called name, split at separator. name is relative to root, such as proc/self/cgroup. It
+// procLines yields the lines of the file called name in root, such as proc/self/cgroup. Each line is split at separator. It
 // yields nothing if the file cannot be opened.
 func procLines(root fs.FS, name, separator string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {

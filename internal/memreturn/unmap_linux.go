@@ -12,13 +12,12 @@ import (
 	"syscall"
 )
 
-// unmapProgram unmaps the read-only pages of the program's own file: code and tables, most of which only a starting agent uses.
-// At the next use the kernel maps 16 pages at a time again. It need not read the disk if it still has the pages in its page
-// cache.
+// unmapProgram unmaps the unmodified, read-only pages of the program's own file. They contain code and tables that are
+// mostly used only while the agent starts. When the program uses such a page again, the kernel maps it again with its
+// neighbours, from the page cache or the disk.
 //
-// This lowers the resident memory, which monitoring and operators compare. It frees no memory by itself: the pages stay in the
-// page cache until the kernel reclaims them, which is possible sooner than for mapped pages. Pages that were written to stay
-// mapped.
+// This lowers the resident memory, which monitoring shows and operators compare. It does not free memory itself: the pages
+// stay in the page cache, but the kernel can reclaim them sooner than mapped pages.
 func unmapProgram() error {
 	exe, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -40,8 +39,8 @@ func unmapProgram() error {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// cleanMappings returns the memory mappings of file that are read-only and whose pages all equal the file. smaps is the content
-// of /proc/PID/smaps. A mapping with an anonymous page is excluded: a dynamic linker or a debugger has written to that page.
+// cleanMappings returns the read-only mappings of file whose pages are all unmodified. smaps is the content of
+// /proc/PID/smaps. It excludes mappings with an anonymous page, to which a dynamic linker or a debugger has written.
 func cleanMappings(smaps, file string) (all []mapping) {
 	var current *mapping // nil: the mapping is of another file, writable, or already counted
 	for line := range strings.Lines(smaps) {

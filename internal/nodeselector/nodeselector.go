@@ -16,8 +16,8 @@ import (
 // nameField is the only supported field of a node selector term.
 const nameField = "metadata.name"
 
-// Match reports whether at least one of terms matches a node called name with nodeLabels. A term without requirements matches no
-// node. If name is empty, requirements on fields are ignored. If no term matches, the error joins the errors of all invalid
+// Match reports whether at least one term matches the node. A term without requirements matches no node. If name, the name
+// of the node, is empty, requirements on fields are ignored. If no term matches, the error joins the errors of all invalid
 // terms. Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 func Match(terms []corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
 	var errs []error
@@ -36,8 +36,8 @@ func Match(terms []corev1.NodeSelectorTerm, name string, nodeLabels map[string]s
 	return false, errors.Join(errs...)
 }
 
-// matchTerm reports whether a node called name with nodeLabels matches all requirements of term. It checks every requirement,
-// even after one that does not match, so that an invalid requirement is always an error.
+// matchTerm reports whether the node called name with the labels nodeLabels meets all requirements of term. It checks the
+// remaining requirements even after one is not met, because an invalid requirement must always be an error.
 func matchTerm(term *corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
 	matches := true
 	for _, f := range term.MatchFields {
@@ -65,7 +65,8 @@ func matchTerm(term *corev1.NodeSelectorTerm, name string, nodeLabels map[string
 	return matches, nil
 }
 
-// nodeField returns the value of the field key of a node: name if key is metadata.name, and "" for every other key.
+// nodeField returns the value of the node field that key selects. This is the name of the node for metadata.name, and "" for
+// every other key.
 func nodeField(key, name string) string {
 	if key == nameField {
 		return name
@@ -73,7 +74,7 @@ func nodeField(key, name string) string {
 	return ""
 }
 
-// labelOperator returns the label selector operator that means the same as op. It returns false if op is not supported.
+// labelOperator returns the operator of label selectors that corresponds to op. It returns false if op is not supported.
 func labelOperator(op corev1.NodeSelectorOperator) (selection.Operator, bool) {
 	switch op {
 	case corev1.NodeSelectorOpIn:

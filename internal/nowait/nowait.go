@@ -25,9 +25,9 @@ type Calls struct {
 	pending map[string]chan struct{}
 }
 
-// Do runs call in a goroutine and returns its result. If ctx ends first, Do returns an error that wraps [ErrNoAnswer] and the
-// error of ctx, while call continues. Only one call per key runs at a time: Do first waits until an earlier call with key has
-// returned. A call that hangs therefore costs one goroutine, however often it is retried.
+// Do runs call in a goroutine and returns its result. If ctx ends first, it returns an error that wraps [ErrNoAnswer] and
+// the error of ctx, while call continues. Before it starts call, Do waits until an earlier call with the same key has
+// returned. A call that hangs therefore costs only one goroutine, however often it is retried.
 func (c *Calls) Do(ctx context.Context, key string, call func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err // no call is started
@@ -61,8 +61,8 @@ func (c *Calls) Pending() int {
 	return len(c.pending)
 }
 
-// acquireKey waits until no call with key runs, and then registers a call with key. The result done is passed to releaseKey,
-// which closes it.
+// acquireKey waits until no call with key runs, and then registers a call with key. The caller passes the returned channel
+// to releaseKey, which closes it.
 func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{}, err error) {
 	for {
 		c.mu.Lock()
@@ -86,7 +86,7 @@ func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{},
 	}
 }
 
-// releaseKey unregisters the call with key. By closing done it wakes the callers that wait for this call.
+// releaseKey unregisters the call with key. It closes done, which wakes the callers that wait for this call.
 func (c *Calls) releaseKey(key string, done chan struct{}) {
 	c.mu.Lock()
 	delete(c.pending, key)

@@ -4,7 +4,7 @@
 // Package optional reads optional values, which API types have as pointers.
 package optional
 
-// First returns first, or second if first is nil. The result is nil if both are nil.
+// First returns the pointer first, or the pointer second if first is nil. The result is nil if both are nil.
 func First[T any](first, second *T) *T {
 	if first != nil {
 		return first
@@ -12,7 +12,7 @@ func First[T any](first, second *T) *T {
 	return second
 }
 
-// OrZero returns value, or a pointer to a zero T if value is nil.
+// OrZero returns value. If value is nil, it returns a pointer to a zero T.
 func OrZero[T any](value *T) *T { return First(value, new(T)) }
 
 // IsTrue reports whether value is not nil and points to true.

@@ -21,7 +21,7 @@ type part struct {
 	run  func(context.Context) error
 }
 
-// Add adds a part to g, which [Group.Start] runs by calling run. Errors of the part begin with name.
+// Add adds a part to the group. [Group.Start] starts the part by calling run. Errors of the part begin with name.
 func (g *Group) Add(name string, run func(context.Context) error) {
 	g.parts = append(g.parts, part{name, run})
 }
@@ -29,7 +29,7 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 // Len returns the number of parts of g.
 func (g *Group) Len() int { return len(g.parts) }
 
-// Start runs each part of g in a goroutine of wg and passes ctx to it. If a part returns an error, Start logs it and calls fail
+// Start runs each part of the group with ctx, in a goroutine of wg. If a part returns an error, Start logs it and calls fail
 // with it. fail must not block.
 func (g *Group) Start(ctx context.Context, wg *sync.WaitGroup, fail func(error), log *slog.Logger) {
 	for _, p := range g.parts {

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// CheckAddress returns an error that names the invalid field: Host or Port. It does not resolve host. A host is invalid if it is
-// empty or has a character that no host name contains.
+// CheckAddress returns an error if host or port is invalid; the error names the field Host or Port. A host is invalid if it
+// is empty or contains a character that no host name contains. CheckAddress does not resolve the host.
 func CheckAddress(host string, port int) error {
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("field Port: %d is not from 1 to 65535", port)
@@ -29,8 +29,8 @@ func CheckAddress(host string, port int) error {
 	return nil
 }
 
-// isInvalidInHost reports whether no host name in a URL contains char. It accepts letters beyond ASCII, which the resolver
-// interprets.
+// isInvalidInHost reports whether char cannot occur in the host name of a URL. It permits letters beyond ASCII, which the
+// resolver interprets.
 func isInvalidInHost(char rune) bool {
 	return char == unicode.ReplacementChar || !unicode.IsGraphic(char) || unicode.IsSpace(char) || strings.ContainsRune("/?#@[]:%\\<>\"^`{|}", char)
 }

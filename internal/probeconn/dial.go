@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Dial connects to a container for a probe. It sends no TCP keep-alives, because a probe connection is never idle for long. After
-// the connection is closed, its port does not stay in TIME_WAIT where the system permits it.
+// Dial connects to a container for a probe. It sends no TCP keep-alives, because a probe connection is never idle for long.
+// Where the system permits it, the port of a closed connection does not stay in TIME_WAIT.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1}
 	conn, err := d.DialContext(ctx, network, address)
@@ -27,9 +27,8 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// AgentError returns an error if a probe with ctx failed with err because of the agent, not because of the container. That is the
-// cause of a canceled ctx, or err if no file descriptor is left. It returns nil for all other failures, such as an expired
-// deadline.
+// AgentError returns the error of a probe whose failure is due to the agent, not to the container. This is the cause of a
+// canceled ctx, or err if no file descriptor is left. It returns nil for all other failures, such as an expired deadline.
 func AgentError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -40,7 +39,7 @@ func AgentError(ctx context.Context, err error) error {
 	return nil
 }
 
-// IsOutOfFiles reports whether err means that this process or the host has no file descriptor left.
+// IsOutOfFiles reports whether err means that this process or the host has no free file descriptor.
 func IsOutOfFiles(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

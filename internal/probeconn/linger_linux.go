@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLinger makes the kernel skip the state TIME_WAIT of conn once the peer has acknowledged the close (TCP_LINGER2), so that the
-// local port is not blocked for a minute. The peer reads a normal end of file.
+// setLinger makes the kernel skip the state TIME_WAIT of conn (TCP_LINGER2), so that the local port is not blocked for a
+// minute. The peer still reads a normal end of file.
 //
-// The kubelet sets SO_LINGER to one second instead. On Linux this does not avoid TIME_WAIT, and it makes Close wait for the peer.
+// The kubelet sets SO_LINGER to one second instead. On Linux this does not avoid TIME_WAIT, and it makes Close wait for the
+// peer.
 func setLinger(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -36,7 +36,8 @@ type Reference struct {
 	Digest string // for example "sha256:" and 64 digits; empty: no digest
 }
 
-// Repository returns the registry and the path, for example "docker.io/library/busybox". Credentials are stored by this name.
+// Repository returns the registry and the path, for example "docker.io/library/busybox". Credentials are stored under this
+// name.
 func (r Reference) Repository() string {
 	if r.Domain == "" {
 		return r.Path
@@ -51,7 +52,8 @@ func (r Reference) String() string { return r.Repository() + r.tagAndDigest() }
 // because the runtime decides which registry a short name refers to.
 func (r Reference) Tagged() string { return r.Short + r.tagAndDigest() }
 
-// Identity returns the full reference. If it has a digest, the tag is omitted, because runtimes ignore the tag then.
+// Identity returns the reference with its registry and with its digest, if it has one. It omits the tag then, because
+// runtimes ignore a tag beside a digest.
 func (r Reference) Identity() string {
 	if r.Digest != "" {
 		r.Tag = ""
@@ -59,8 +61,9 @@ func (r Reference) Identity() string {
 	return r.String()
 }
 
-// Identity returns a string that is equal for all names of one image, such as "busybox" and "docker.io/library/busybox:latest".
-// If name is no valid reference, for example an image ID, it is returned unchanged.
+// Identity returns a string that is equal for all names of one image, such as "busybox" and
+// "docker.io/library/busybox:latest". If name is not a valid reference, for example if it is an image ID, Identity returns
+// it unchanged.
 func Identity(name string) string {
 	ref, err := Parse(name)
 	if err != nil {
@@ -83,9 +86,9 @@ func (r Reference) tagAndDigest() string {
 	return b.String()
 }
 
-// IsLatest reports whether image, the image name of a container, has the tag [DefaultTag] or has neither tag nor digest. For such
-// images the default pull policy is Always. It returns false for an invalid name. Source: SetDefaults_Container in
-// pkg/apis/core/v1/defaults.go of Kubernetes.
+// IsLatest reports whether the image name of a container has the tag [DefaultTag], or neither a tag nor a digest. The
+// default pull policy for such an image is Always. It returns false for an invalid name. Source: SetDefaults_Container in
+// pkg/apis/core/v1/defaults.go.
 func IsLatest(image string) bool {
 	r, err := Parse(image)
 	return err == nil && (r.Tag == DefaultTag || r.Tag == "" && r.Digest == "")

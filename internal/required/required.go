@@ -17,8 +17,8 @@ type Arg struct {
 	Hint  string // example of a valid value, such as "a *remote.Client"
 }
 
-// Args returns an error that names constructor and the first of args whose value is nil. A nil pointer in an interface counts as
-// nil, because a program passes one if it has not set a variable. The result is nil if all values are set.
+// Args returns an error if an argument of constructor is nil, and names the first such argument. A nil pointer in an
+// interface counts as nil, because a program passes one if it has not set a variable.
 func Args(constructor string, args ...Arg) error {
 	for _, a := range args {
 		if isNil(a.Value) {
@@ -35,7 +35,7 @@ func MustArgs(constructor string, args ...Arg) {
 	}
 }
 
-// isNil reports whether value is nil or contains a nil pointer, func or map.
+// isNil reports whether value is nil, or contains a nil pointer, func or map.
 func isNil(value any) bool {
 	if value == nil {
 		return true

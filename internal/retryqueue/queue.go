@@ -28,13 +28,13 @@ type Queue[K comparable, V any] struct {
 	pending map[K]*V
 }
 
-// New returns an empty queue. Run passes each report to send until send returns true, which means that the report was sent. Only
-// Run calls send, with no lock held.
+// New returns an empty queue. [Queue.Run] passes each report to send, repeatedly until send returns true, which means that
+// the report was sent. Only Run calls send, and it holds no lock during the call.
 func New[K comparable, V any](send func(ctx context.Context, report *V) (sent bool)) *Queue[K, V] {
 	return &Queue[K, V]{send: send, wake: make(chan struct{}, 1), pending: map[K]*V{}}
 }
 
-// Put stores report as the newest report for key, and wakes Run.
+// Put stores report as the newest report for key, in place of an older one, and wakes Run.
 func (q *Queue[K, V]) Put(key K, report *V) {
 	q.mu.Lock()
 	q.pending[key] = report
@@ -49,14 +49,15 @@ func (q *Queue[K, V]) Remove(key K) {
 	delete(q.pending, key)
 }
 
-// Pending reports whether the queue still has report for key. It returns false after the report was sent, removed or replaced.
+// Pending reports whether the queue still contains this report for key. It returns false after the report was sent, removed
+// or replaced.
 func (q *Queue[K, V]) Pending(key K, report *V) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pending[key] == report
 }
 
-// removeSent removes report, which was sent, unless Put has replaced it with a newer report for key.
+// removeSent removes a report that was sent. If Put has replaced it with a newer report for key, it does nothing.
 func (q *Queue[K, V]) removeSent(key K, report *V) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -65,7 +66,7 @@ func (q *Queue[K, V]) removeSent(key K, report *V) {
 	}
 }
 
-// Run sends the reports until ctx ends. After a report could not be sent, it pauses for 1 s, doubling to 10 s. Put ends the pause
+// Run sends the reports until ctx ends. If a report cannot be sent, it pauses for 1 s, doubling to 10 s. Put ends the pause
 // early.
 func (q *Queue[K, V]) Run(ctx context.Context) error {
 	pause := minPause

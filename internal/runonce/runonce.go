@@ -35,11 +35,11 @@ type Guard struct {
 	timer   *time.Timer // reports a missing Run; nil: Run was not needed yet
 }
 
-// NotRun returns an error that Run of component is not running, and wraps [ErrNotRun]. component is the package and the type,
-// such as "volume.Volumes".
+// NotRun returns an error that Run of a component is not running. It wraps [ErrNotRun]. component consists of package and
+// type, such as "volume.Volumes".
 func NotRun(component string) error { return fmt.Errorf("%s.%w", component, ErrNotRun) }
 
-// Begin records the start of Run, which calls it first. It returns ErrTwice if Run was called before.
+// Begin records the start of Run. Run must call it first. It returns ErrTwice if Run was called before.
 func (g *Guard) Begin() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,7 +58,7 @@ func (g *Guard) End() {
 	g.running = false
 }
 
-// Spare records that the user needs no Run for this component, so that a missing Run is not reported any more.
+// Spare records that the caller does not need Run, so that a missing Run is not reported any more.
 func (g *Guard) Spare() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,18 +66,18 @@ func (g *Guard) Spare() {
 	g.stopTimer()
 }
 
-// stopTimer cancels the pending report of a missing Run, if any. The caller holds g.mu.
+// stopTimer cancels the timer that reports a missing Run, if there is one. The caller holds g.mu.
 func (g *Guard) stopTimer() {
 	if g.timer != nil {
 		g.timer.Stop()
 	}
 }
 
-// Needed reports whether [Guard.Need] or [Guard.Require] was called before. Further calls of these methods have no effect.
+// Needed reports whether [Guard.Need] or [Guard.Require] was called before, so that further calls have no effect.
 func (g *Guard) Needed() bool { return g.needRecorded.Load() }
 
-// Require calls [Guard.Need] with a report that logs the error of [NotRun] for component, and passes it to hook unless hook is
-// nil. A component calls it in each method that needs Run, or in its constructor.
+// Require calls [Guard.Need] with a report that logs the error of [NotRun] and passes it to hook. hook may be nil. A
+// component calls Require in each method that needs Run, or in its constructor.
 func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	if g.needRecorded.Load() {
 		return
@@ -91,8 +91,8 @@ func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	})
 }
 
-// Need records that Run must be running from now on. If Run is not called within [Wait] after the first call of Need, it calls
-// report once, with no lock held. report may be nil.
+// Need records that Run must be running from now on. If Run is not called within [Wait] after the first call of Need, the
+// guard calls report once, with no lock held. report may be nil.
 func (g *Guard) Need(report func()) {
 	if g.needRecorded.Load() {
 		return

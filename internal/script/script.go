@@ -17,9 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the scripts in testdata") //nolint:gochecknoglobals // a flag of test binaries
 
-// Run executes each script in the files that match pattern as a subtest. A script contains commands and their expected output.
-// play returns the script with the actual output instead, and the subtest fails if the two differ. With the flag -update, Run
-// writes the actual output to the file.
+// Run executes the scripts in the files that match pattern, each as a subtest. A script contains commands and their expected
+// output. play executes a script and returns it with the actual output. If this differs from the script, the subtest fails.
+// With the flag -update, Run writes the actual output to the file.
 //
 // A file is a single script, or a comment followed by scripts that each start with a line "-- NAME --".
 func Run(t *testing.T, pattern string, play func(t *testing.T, script string) string) {
@@ -43,8 +43,8 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, script string) st
 	}
 }
 
-// runSections executes the scripts in text, the content of a script file. name is the name of the file, for the subtests. It
-// returns the content with the actual output.
+// runSections executes the scripts in text, which is the content of the script file called name. It returns the content with
+// the actual output.
 func runSections(t *testing.T, name, text string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	var result strings.Builder
@@ -59,8 +59,8 @@ func runSections(t *testing.T, name, text string, play func(t *testing.T, script
 	return result.String()
 }
 
-// runScript executes script as a subtest called name. It returns the script with its actual output, or script unchanged if the
-// test stops early.
+// runScript executes script as a subtest called name, and returns the script with its actual output. If the subtest stops
+// early, it returns the script unchanged.
 func runScript(t *testing.T, name, script string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	result := script
@@ -80,7 +80,7 @@ func runScript(t *testing.T, name, script string, play func(t *testing.T, script
 	return result
 }
 
-// Lines executes script line by line, see [scriptlines.Lines].
+// Lines executes a script line by line. See [scriptlines.Lines].
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
 	return scriptlines.Lines(script, mark, do)
 }

@@ -24,8 +24,8 @@ type Section struct {
 	HasTitles bool
 }
 
-// Sections splits text, the content of a file. It is a single script, or a comment followed by scripts that each start with a line
-// "-- NAME --".
+// Sections splits the content of a file into its scripts. A file is a single script, or a comment followed by scripts that
+// each start with a line "-- NAME --".
 func Sections(text string) (sections []Section) {
 	titles, parts := sectionTitle.FindAllStringSubmatch(text, -1), sectionTitle.Split(text, -1)
 	sections = append(sections, Section{Text: parts[0], HasTitles: len(titles) > 0})
@@ -35,9 +35,9 @@ func Sections(text string) (sections []Section) {
 	return sections
 }
 
-// Lines executes script line by line, and returns it with the actual output. It calls do with the words of each command line; do
-// writes the output of the command to out. Lines that start with mark are the expected output, and are dropped. Blank lines, and
-// comments that start with "#", are copied.
+// Lines executes a script line by line, and returns it with the actual output. For each command line it calls do with the
+// words of the line; do writes the output of the command to out. Lines that start with mark are the expected output, which
+// Lines drops. It copies blank lines and comments, which start with "#".
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// For waits for d and returns nil. If ctx ends first, it returns the error of ctx. If d is zero or negative, it does not wait,
-// but returns the error of an ended ctx.
+// For waits for the duration d and returns nil. If ctx ends first, it returns the error of ctx. If d is zero or negative, it
+// does not wait, but still returns an error if ctx has ended.
 func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -26,7 +26,7 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until waits until the time at, like [For]. If at is the zero time, it waits until ctx ends.
+// Until waits like [For], but until a given time. If that is the zero time, it waits until ctx ends.
 func Until(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()
@@ -35,7 +35,7 @@ func Until(ctx context.Context, at time.Time) error {
 	return For(ctx, time.Until(at))
 }
 
-// Earlier returns the earlier of a and b. The zero time stands for never: it is later than every other time.
+// Earlier returns the earlier of two times. The zero time means never, and is later than every other time.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -43,8 +43,8 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Wake sends to signal, which must have capacity 1, unless an earlier signal is not received yet. It does not block. The receiver
-// wakes once for all signals before its receive.
+// Wake wakes the goroutine that receives from signal, without blocking. The channel must have capacity 1. If the channel is
+// full, Wake does nothing, so that the receiver wakes only once for several signals.
 func Wake(signal chan<- struct{}) {
 	select {
 	case signal <- struct{}{}:

@@ -17,7 +17,8 @@ type Check struct {
 	Poll    time.Duration // between two calls of the condition in Until
 }
 
-// Hold fails the test if ok is false. The message consists of format with args, and rule, the documented rule that is broken.
+// Hold fails the test if ok is false. The message is format with args, followed by rule, which is the documented rule that
+// is broken.
 func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	c.Helper()
 	if !ok {
@@ -25,15 +26,15 @@ func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	}
 }
 
-// Succeed fails the test if err is not nil. call is the text of the call that returned err, and rule is the documented rule that
+// Succeed fails the test if err is not nil. call is the text of the call that returned err. rule is the documented rule that
 // is broken.
 func (c *Check) Succeed(err error, rule, call string) {
 	c.Helper()
 	c.Hold(err == nil, rule, "%s: %v", call, err)
 }
 
-// Until calls cond repeatedly until ok is true, and fails the test after c.Timeout. The message contains missing, the condition
-// that is not met, and rule, the documented rule that is broken.
+// Until calls cond repeatedly until it returns true, and fails the test after c.Timeout. The message contains missing, which
+// names the condition that is not met, and rule, which is the documented rule that is broken.
 func (c *Check) Until(rule string, cond func() (ok bool, missing string)) {
 	c.Helper()
 	for begin := time.Now(); ; time.Sleep(c.Poll) {

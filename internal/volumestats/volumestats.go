@@ -25,9 +25,9 @@ type Volumes interface {
 	Usage(ctx context.Context, uid, name string) (volume.Usage, error)
 }
 
-// ListMeasured returns the volumes of pod whose usage is reported: local volumes such as emptyDir, CSI volumes and claims, but no
-// hostPath volumes. The driver measures a CSI volume, and the plugin of a block device returns its size. For all other volumes
-// the caller measures the file system. root is the directory that contains the directories of all pods.
+// ListMeasured returns the volumes of a pod whose usage is reported: local volumes such as emptyDir, CSI volumes and claims,
+// but not hostPath volumes. The driver measures a CSI volume, and the plugin of a block device returns its size. For all
+// other volumes the caller measures the file system. root is the directory that contains the directories of all pods.
 func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
 	places := volumes.Locations(uid)
@@ -55,8 +55,8 @@ type Pods interface {
 	Pod(uid string) (state lifecycle.PodState, ok bool)
 }
 
-// OfPods returns a function for stats.Options.Volumes. It calls ListMeasured for the pod with the given UID, and returns nil for an
-// unknown pod.
+// OfPods returns a function for stats.Options.Volumes. It calls [ListMeasured] for the pod with the given UID, and returns
+// nil for an unknown pod.
 func OfPods(root string, pods Pods, volumes Volumes) func(uid string) []stats.Volume {
 	return func(uid string) []stats.Volume {
 		state, ok := pods.Pod(uid)
@@ -67,7 +67,8 @@ func OfPods(root string, pods Pods, volumes Volumes) func(uid string) []stats.Vo
 	}
 }
 
-// measureUsage returns the usage of the volume called name as its plugin measures it. uid is the UID of its pod.
+// measureUsage returns the usage of the volume called name in the pod with this UID, as the plugin of the volume measures
+// it.
 func measureUsage(ctx context.Context, volumes Volumes, uid, name string) (statsapi.FsStats, error) {
 	u, err := volumes.Usage(ctx, uid, name)
 	return statsapi.FsStats{

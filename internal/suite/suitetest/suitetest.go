@@ -17,9 +17,9 @@ import (
 	"testing"
 )
 
-// Documented fails the test if a rule of a test suite is not documented. The rules are the string constants in the Go file rules.
-// The text after ": " of each must occur literally in a comment of the Go files that match the pattern files. The test also fails
-// if there are fewer than atLeast rules.
+// Documented fails the test if a rule of a test suite is not documented. The rules are the string constants in the Go file
+// whose path is rules. The part of each constant after ": " must occur literally in a comment of the Go files that match the
+// pattern files. The test also fails if there are fewer than atLeast rules.
 func Documented(t *testing.T, rules, files string, atLeast int) {
 	t.Helper()
 	paths, err := filepath.Glob(files)
@@ -51,7 +51,7 @@ func Documented(t *testing.T, rules, files string, atLeast int) {
 	}
 }
 
-// constants returns the string constants that the Go file declares, by name.
+// constants returns the string constants that a Go file declares, by name.
 func constants(t *testing.T, file string) map[string]string {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -78,9 +78,9 @@ func constants(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// FindsFault fails the test unless the test suite detects the defect called mutant. It runs this test binary in a new process,
-// with the environment variable called variable set to mutant. There, the case testCase of the tests named Test...Mutant must
-// fail, and its output must contain brokenRule, a part of the rule that the defect breaks.
+// FindsFault fails the test unless the test suite detects a defect. It runs this test binary again with an environment
+// variable, whose name is variable and whose value is mutant, to enable the defect. There, the case testCase of the tests
+// called Test...Mutant must fail. The output must contain brokenRule, a part of the rule that the defect breaks.
 func FindsFault(t *testing.T, variable, mutant, testCase, brokenRule string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)
