@@ -44,9 +44,10 @@ func TestLogsAreEqual(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			n := nodetest.New(t, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 6 << 30}, Seed: 7})
 			busyPods(t, n, 20)
-			n.Advance(10 * time.Minute)
-			n.FillDisk(machine.NodeDisk, 90<<30)
+			n.Advance(10*time.Minute + 30*time.Second)
 			require.NoError(t, n.RestartAgent(10*time.Second))
+			n.Advance(time.Minute)
+			n.FillDisk(machine.NodeDisk, 90<<30)
 			n.Advance(5 * time.Minute)
 			log = n.Log()
 		})

@@ -56,5 +56,5 @@ func ExampleAdmit() {
 	}
 	// Output:
 	// web remove the taint, or add a toleration
-	// proxy end the pod that has the port
+	// proxy stop the pod that uses the port
 }
