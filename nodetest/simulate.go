@@ -21,7 +21,12 @@ func Simulate(f func(ctx context.Context) error) (err error) {
 	}
 	err = errors.New("nodetest.Simulate: the function has not returned")
 	all := func(string, string) (bool, error) { return true, nil }
+	called := false // RunTests repeats the test as the flags -count and -cpu of the test binary say
 	testing.RunTests(all, []testing.InternalTest{{Name: "nodetest.Simulate", F: func(t *testing.T) {
+		if called {
+			return
+		}
+		called = true
 		synctest.Test(t, func(t *testing.T) {
 			defer func() {
 				if p := recover(); p != nil {
