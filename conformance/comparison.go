@@ -158,8 +158,9 @@ func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	return r
 }
 
-// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ. If several
-// exceptions are needed, it returns the last of them. If the difference is not explained, it returns different.
+// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ. If the
+// difference needs several exceptions, explain returns the index of the last one. If no exception explains the difference,
+// the result is the constant different.
 func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	want := r.kubelet.value
 	for i, e := range c.Exceptions {

@@ -139,8 +139,8 @@ func (s State) withVictim(uid string, deadline time.Time) State {
 	return s
 }
 
-// withAdopted returns the state with a victim whose eviction was started elsewhere. If the victim still runs 30 s before the
-// deadline, it is killed.
+// withAdopted returns the state with one more victim: the pod with this UID, whose eviction a previous process has started. If
+// the pod still runs 30 s before the deadline, the evictor kills it.
 func (s State) withAdopted(uid string, deadline time.Time) State {
 	s = s.withVictim(uid, deadline)
 	v := &s.victims[len(s.victims)-1]

@@ -213,8 +213,8 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// startJobs starts queued jobs until all slots, which limit the concurrent jobs, are occupied. It skips jobs that wait for
-// the running full list or for their retry time. It returns the time of its next call.
+// startJobs starts queued jobs until the limit of concurrent jobs is reached. It skips a job before its retry time. It also
+// skips a job whose pod the full list in progress includes. It returns the time of its next call.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {

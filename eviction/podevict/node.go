@@ -240,8 +240,8 @@ func (n *Node) dropRemoved() {
 	}
 }
 
-// reportNoAdmit reports an error if an active pod was temporarily evicted and runs again without a call of [Node.Admit]. It
-// reports only one such error per Node.
+// reportNoAdmit reports an error if a temporarily evicted pod runs again although [Node.Admit] was never called for it: the
+// caller has not connected Admit. It reports only one such error per Node.
 func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	running := map[string]*corev1.Pod{}
 	for _, pod := range active {

@@ -53,8 +53,8 @@ type verdict struct {
 	used               bool
 }
 
-// findMismatch returns "" if the verdict v about a metric is true, and a text about the contradiction otherwise. theirs is
-// the metric of the kubelet. ours is the metric of nodeagent; it is nil if nodeagent does not have the metric.
+// findMismatch compares a metric of the kubelet, theirs, with that of nodeagent, ours. It returns "" if they differ as v states,
+// and otherwise a text that describes the contradiction. A nil ours means that nodeagent does not have the metric.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":

@@ -33,8 +33,8 @@ func (c *Check) Succeed(err error, rule, call string) {
 	c.Hold(err == nil, rule, "%s: %v", call, err)
 }
 
-// Until calls cond repeatedly until it returns true, and fails the test after c.Timeout. The message contains missing, which
-// names the condition that is not met, and rule, which is the documented rule that is broken.
+// Until calls cond repeatedly until its result ok is true. After c.Timeout it fails the test. The message of the failure quotes
+// rule, the sentence of the documentation that is violated, and the last result missing, which says what is not fulfilled.
 func (c *Check) Until(rule string, cond func() (ok bool, missing string)) {
 	c.Helper()
 	for begin := time.Now(); ; time.Sleep(c.Poll) {

@@ -87,9 +87,9 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 	return replaced
 }
 
-// WaitingReasons returns why containers wait while the actions are executed, by container name. A container in back-off has
-// the reason CrashLoopBackOff. A container that the actions start keeps its reason from previous, the reasons of failed
-// starts.
+// WaitingReasons returns why containers wait until the actions are executed, by container name. A container in back-off has
+// the reason CrashLoopBackOff. A container that the actions start keeps the reason that it has in previous, the map of the
+// containers whose last start failed.
 func (a *Actions) WaitingReasons(previous map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(previous)+len(a.BackOff) == 0 {
 		return nil
