@@ -12,18 +12,12 @@ import (
 // delays each allocation, so that the process grows only slowly: it may then have less memory than bytes. The delay counts as
 // stall time in memory.pressure, some and full. Errors are those of SetMemory.
 func (t *Tree) GrowMemory(pid int, bytes int64, d time.Duration) error {
-	granted := bytes
-	_ = t.withProc(pid, func(pr *proc) error {
-		want := t.roundToPages(bytes)
-		if want <= pr.totalMemory() || pr.node.isFrozen() || t.opts.Mode == V1 {
-			return nil
+	return t.changeMemory(pid, bytes, func(pr *proc, more int64) int64 {
+		if t.opts.Mode == V1 {
+			return more
 		}
-		more := want - pr.totalMemory()
-		t.countThrottled(pr.node, more)
-		granted = bytes - more + t.delayGrowth(pr.node, more, d)
-		return nil
+		return t.delayGrowth(pr.node, more, d)
 	})
-	return t.SetMemory(pid, granted)
 }
 
 // delayGrowth returns how many of more bytes a process of cgroup can allocate in the time d, and counts the stall time.
@@ -36,8 +30,8 @@ func (t *Tree) delayGrowth(cgroup *node, more int64, d time.Duration) (allowed i
 		}
 		h := highLimit(c.limits.memoryHigh)
 		over := float64(c.usage.memory - c.limits.memoryHigh)
-		slowest = max(slowest, min(d, h.delay(over, over+float64(more))))
-		allowed = min(allowed, int64(h.growth(over, d)))
+		slowest = max(slowest, min(d, h.growthTime(over, over+float64(more))))
+		allowed = min(allowed, int64(h.growthIn(over, d)))
 	}
 	if slowest > 0 {
 		stall := float64(slowest) / float64(d)
@@ -68,9 +62,9 @@ func (h highLimit) cappedExcess() float64 {
 // speed is the factor in excess³ = speed × time, the growth of an excess with delays below maxDelay.
 func (h highLimit) speed() float64 { return 3 * chargeBatch * float64(h) * float64(h) / delayFactor }
 
-// delay returns how long the growth of the excess from bytes to bytes takes. A negative excess is memory below the limit, which
+// growthTime returns how long the growth of the excess from bytes to bytes takes. A negative excess is memory below the limit, which
 // is allocated at once.
-func (h highLimit) delay(from, to float64) time.Duration {
+func (h highLimit) growthTime(from, to float64) time.Duration {
 	if from, to = max(from, 0), max(to, 0); from >= to {
 		return 0
 	}
@@ -86,15 +80,15 @@ func (h highLimit) delay(from, to float64) time.Duration {
 	return time.Duration(min(seconds*1e9, math.MaxInt64/2))
 }
 
-// growth returns how many bytes can be allocated in the time d, if the excess is over bytes before.
-func (h highLimit) growth(over float64, d time.Duration) (bytes float64) {
+// growthIn returns how many bytes can be allocated in the time d, if the excess is over bytes before.
+func (h highLimit) growthIn(over float64, d time.Duration) (bytes float64) {
 	seconds, from, capped := d.Seconds(), max(over, 0), h.cappedExcess()
 	if from < capped {
 		to := math.Cbrt(from*from*from + h.speed()*seconds)
 		if to <= capped {
 			return to - over
 		}
-		seconds -= h.delay(from, capped).Seconds()
+		seconds -= h.growthTime(from, capped).Seconds()
 		from = capped
 	}
 	return from + seconds/maxDelay*chargeBatch - over

@@ -47,6 +47,9 @@ func TestGrowMemoryAboveHighIsDelayed(t *testing.T) {
 	mib, stall := memoryStats(t, tree)
 	assert.InDelta(t, 104.89, mib, 0.01)
 	assert.Equal(t, time.Second, stall)
+	s, err := tree.Stats(t.Context(), "a")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(1), s.Memory.Events.High, "one call is one event")
 
 	require.NoError(t, tree.GrowMemory(pid, 1<<30, time.Hour))
 	mib, _ = memoryStats(t, tree)

@@ -65,7 +65,6 @@ func (n *node) memoryRoom() (bytes int64, full *node) {
 // allocate increases the memory of process to want bytes. If a limit is reached, it reclaims page cache and then runs the OOM
 // killer, as a kernel does at each page.
 func (t *Tree) allocate(process *proc, want int64) error {
-	t.countThrottled(process.node, want-process.totalMemory())
 	for !process.dead && process.totalMemory() < want {
 		room, full := process.node.memoryRoom()
 		step := min(want-process.totalMemory(), max(room, 0))

@@ -66,6 +66,7 @@ func (t *Tree) Start(process Proc) (pid int, err error) {
 		}
 		pr := t.addProc(n, process)
 		pid = pr.pid
+		t.countThrottled(pr.node, t.roundToPages(process.Memory))
 		err = t.allocate(pr, t.roundToPages(process.Memory))
 		if err != nil {
 			t.removeProc(pr)
@@ -91,6 +92,12 @@ func (t *Tree) Exit(pid int) error {
 // The error wraps ESRCH if the process does not run, or was killed by this call. It wraps ENOMEM if no process can be killed; the
 // process then has the memory that fits.
 func (t *Tree) SetMemory(pid int, bytes int64) error {
+	return t.changeMemory(pid, bytes, func(_ *proc, more int64) int64 { return more })
+}
+
+// changeMemory sets the memory of a process in bytes, see SetMemory. limit returns how many of more bytes the process may allocate, after
+// page cache above memory.high was reclaimed.
+func (t *Tree) changeMemory(pid int, bytes int64, limit func(pr *proc, more int64) int64) error {
 	if err := checkBytes(bytes); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
@@ -106,7 +113,9 @@ func (t *Tree) SetMemory(pid int, bytes int64) error {
 		if pr.node.isFrozen() {
 			return nil
 		}
-		if err := t.allocate(pr, want); err != nil {
+		more := want - pr.totalMemory()
+		t.countThrottled(pr.node, more)
+		if err := t.allocate(pr, pr.totalMemory()+t.roundToPages(limit(pr, more))); err != nil {
 			return err
 		}
 		if pr.dead {
