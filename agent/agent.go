@@ -153,7 +153,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	var wg sync.WaitGroup
 	defer func() { end(); wg.Wait(); err = errors.Join(err, a.closeRuntime()) }()
 	if a.prepare != nil {
-		if err := a.prepare(ctx); err != nil {
+		if err := a.prepare(ctx); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
