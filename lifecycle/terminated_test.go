@@ -218,6 +218,19 @@ func TestRemoveTerminatedContainersRefusedWithoutDirectory(t *testing.T) {
 	})
 }
 
+func TestRemoveTerminatedContainersLosesStatusesIfPermitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: failFirstScript})
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{LoseStatuses: true}})
+		n.set(job("a"))
+		time.Sleep(time.Minute)
+		require.NoError(t, n.reconciler.RemoveTerminatedContainers(t.Context()))
+		require.Zero(t, countObjects(t, rt, "uid-a"))
+		require.Equal(t, corev1.PodSucceeded, n.phase("a"), "this agent still knows the status")
+		n.stop()
+	})
+}
+
 // IsManaged is true for a pod that is listed, that is being torn down, or that a source may still list.
 func TestIsManagedWhileListedOrTornDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

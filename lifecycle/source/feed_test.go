@@ -108,3 +108,30 @@ func ExampleFeed() {
 	// code default sensor 32 Always
 	// <nil>
 }
+
+// Transform replaces listed and stored pods, and leaves the lists of the sources as they are.
+func TestFeedTransformsListedAndStoredPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+		listed := []*corev1.Pod{pod("listed")}
+		var names []string
+		ctx, cancel := context.WithCancel(t.Context())
+		feed := source.Feed{
+			Stored: []lifecycle.PodSet{{Source: "file", Pods: []*corev1.Pod{pod("stored")}}},
+			Sources: []source.Source{source.New("file", func(ctx context.Context, set func(lifecycle.PodSet)) error {
+				set(lifecycle.PodSet{Pods: listed})
+				<-ctx.Done()
+				return nil
+			})},
+			Transform: func(p *corev1.Pod) *corev1.Pod { return pod("new-" + p.Name) },
+			Set:       func(s lifecycle.PodSet) { names = append(names, s.Pods[0].Name) },
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, feed.Run(ctx)) })
+		synctest.Wait()
+		require.Equal(t, []string{"new-stored", "new-listed"}, names)
+		require.Equal(t, "listed", listed[0].Name)
+		cancel()
+		wg.Wait()
+	})
+}
