@@ -16,7 +16,7 @@
 //
 //   - Pods come from staticPodPath, staticPodURL, the API server of kubeconfig and Options.Sources. New refuses a node without any.
 //   - containerRuntimeEndpoint is the container runtime. Without it containers are plain processes, or run in Options.Runtime: then pods have
-//     no images of registries, no volumes and no cgroups.
+//     no images of registries, and volumes and cgroups only by Options.Volumes and Options.Cgroups.
 //   - kubeconfig makes the machine a node of a cluster: Node object, lease, statuses, events, mirror pods, tokens, and the checks of admission.
 //     Without it the pods of the sources run, and objectsDir or Options.Objects has their config maps and secrets.
 //   - cgroupsPerQOS gives pods their cgroups, and the node its statistics. Without it no limit of a pod as a whole holds, no pod is evicted

@@ -4,6 +4,7 @@
 package nodetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -124,13 +125,13 @@ func parseCurve(text string, seed uint64) (Curve, error) {
 	var c Curve
 	switch name {
 	case "ramp":
-		c = Ramp(p.amount(), p.amount(), p.duration())
+		c = Ramp(p.takeAmount(), p.takeAmount(), p.takeDuration())
 	case "steps":
-		c = Steps(p.steps()...)
+		c = Steps(p.takeSteps()...)
 	case "diurnal":
-		c = Diurnal(p.amount(), p.amount(), p.duration())
+		c = Diurnal(p.takeAmount(), p.takeAmount(), p.takeDuration())
 	case "bursts":
-		c = Bursts(BurstOptions{Base: p.amount(), Burst: p.amount(), Every: p.duration(), Length: p.duration(), Seed: seed})
+		c = Bursts(BurstOptions{Base: p.takeAmount(), Burst: p.takeAmount(), Every: p.takeDuration(), Length: p.takeDuration(), Seed: seed})
 	default:
 		return nil, fmt.Errorf("no function %q", name)
 	}
@@ -146,10 +147,10 @@ type arguments struct {
 	err  error // the first
 }
 
-// next returns the next argument.
-func (p *arguments) next() string {
+// takeText returns the next argument.
+func (p *arguments) takeText() string {
 	if len(p.rest) == 0 {
-		p.err = cmpError(p.err, errors.New("an argument is missing"))
+		p.err = cmp.Or(p.err, errors.New("an argument is missing"))
 		return ""
 	}
 	text := p.rest[0]
@@ -157,24 +158,24 @@ func (p *arguments) next() string {
 	return text
 }
 
-// amount returns the next argument as an amount.
-func (p *arguments) amount() float64 {
-	v, err := parseAmount(p.next())
-	p.err = cmpError(p.err, err)
+// takeAmount returns the next argument as an amount.
+func (p *arguments) takeAmount() float64 {
+	v, err := parseAmount(p.takeText())
+	p.err = cmp.Or(p.err, err)
 	return v
 }
 
-// duration returns the next argument as a duration.
-func (p *arguments) duration() time.Duration {
-	d, err := parseDuration(p.next())
-	p.err = cmpError(p.err, err)
+// takeDuration returns the next argument as a duration.
+func (p *arguments) takeDuration() time.Duration {
+	d, err := parseDuration(p.takeText())
+	p.err = cmp.Or(p.err, err)
 	return d
 }
 
-// steps returns the remaining arguments as steps.
-func (p *arguments) steps() (steps []Step) {
+// takeSteps returns the remaining arguments as steps.
+func (p *arguments) takeSteps() (steps []Step) {
 	for len(p.rest) > 0 && p.err == nil {
-		amount, age, ok := strings.Cut(p.next(), "@")
+		amount, age, ok := strings.Cut(p.takeText(), "@")
 		v, err := parseAmount(amount)
 		at, err2 := parseDuration(age)
 		if p.err = errors.Join(err, err2); !ok {
@@ -186,14 +187,6 @@ func (p *arguments) steps() (steps []Step) {
 		steps = append(steps, Step{At: at, Amount: v})
 	}
 	return steps
-}
-
-// cmpError returns the first error.
-func cmpError(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // parseAmount parses a quantity that is not negative.

@@ -56,13 +56,16 @@ func Diurnal(mean, amplitude float64, period time.Duration) Curve {
 // BurstOptions describes a curve of bursts.
 type BurstOptions struct {
 	Base, Burst float64       // amounts outside of bursts and in addition during a burst
-	Every       time.Duration // mean time between the beginnings of two bursts
+	Every       time.Duration // mean time between the beginnings of two bursts, at least a second; zero: no bursts
 	Length      time.Duration // duration of a burst; bursts may overlap, and then add up
 	Seed        uint64        // equal seeds yield equal bursts
 }
 
 // Bursts returns a curve of bursts that begin at random times: a Poisson process.
 func Bursts(o BurstOptions) Curve {
+	if o.Every > 0 {
+		o.Every = max(o.Every, time.Second) // the begins are kept
+	}
 	random := rand.New(rand.NewPCG(o.Seed, 0x6e6f6465))
 	var begins []time.Duration
 	var last time.Duration

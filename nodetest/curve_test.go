@@ -52,6 +52,8 @@ func TestBursts(t *testing.T) {
 	for _, age := range []time.Duration{100 * time.Hour, time.Minute, 0, 50 * time.Hour} {
 		assert.InDelta(t, curve(age), again(age), 0, "age %v, asked in another order", age)
 	}
+	dense := nodetest.Bursts(nodetest.BurstOptions{Burst: 1, Every: 1, Length: time.Second})
+	assert.Less(t, dense(24*time.Hour), 20.0, "bursts begin at most once a second on average, as their times are kept")
 	assert.InDelta(t, 1, nodetest.Bursts(nodetest.BurstOptions{Base: 1})(time.Hour), 0, "no interval means no bursts")
 }
 

@@ -24,7 +24,8 @@
 // # Time
 //
 // [New] is for a test in a bubble of testing/synctest, [Simulate] for an Example. Curves are evaluated once a second, and whenever a container
-// starts. Equal options and calls yield the same [Log] if the test runs on one processor: runtime.GOMAXPROCS(1).
+// starts. Equal options and calls yield the same [Log] if the test runs on one processor: runtime.GOMAXPROCS(1). An exception is an
+// agent that starts while the node is under pressure: it reads its pods and the signals at the same instant, in any order.
 //
 // # Scripts
 //

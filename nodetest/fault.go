@@ -29,7 +29,7 @@ type Fault struct {
 
 // Inject makes the runtime calls that match f go wrong until remove is called. See [apiservertest.Server.Inject] for requests to the API
 // server.
-func (n *Node) Inject(f Fault) (remove func()) { return n.faults.add(f) }
+func (n *Node) Inject(f Fault) (remove func()) { return n.faults.addFault(f) }
 
 // faults are the injected faults of a node.
 type faults struct {
@@ -37,8 +37,8 @@ type faults struct {
 	list []*Fault
 }
 
-// add adds a fault. remove removes it.
-func (l *faults) add(f Fault) (remove func()) {
+// addFault adds a fault. remove removes it.
+func (l *faults) addFault(f Fault) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	added := &f
@@ -50,8 +50,8 @@ func (l *faults) add(f Fault) (remove func()) {
 	}
 }
 
-// take returns the fault that applies to a call, or nil, and counts the call.
-func (l *faults) take(op string) *Fault {
+// takeFault returns the fault that applies to a call, or nil, and counts the call.
+func (l *faults) takeFault(op string) *Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, f := range l.list {
@@ -68,9 +68,9 @@ func (l *faults) take(op string) *Fault {
 	return nil
 }
 
-// apply delays a call, lets it hang, or returns the error in its place, as an injected fault says.
+// applyFault delays a call, lets it hang, or returns the error in its place, as an injected fault says.
 func (n *Node) applyFault(ctx context.Context, op, id string) error {
-	if f := n.faults.take(op); f != nil {
+	if f := n.faults.takeFault(op); f != nil {
 		if err := sleep.For(ctx, f.Delay); err != nil {
 			return err
 		}

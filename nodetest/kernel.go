@@ -24,15 +24,15 @@ type kernel struct {
 	machine    *machine.Machine
 	resolution time.Duration
 	begin      time.Time
-	// oomKilled is called without locks for each process that the OOM killer has ended.
-	oomKilled func(cgroupstest.KilledProc)
+	// processKilled is called without locks for each process that the OOM killer or a kill of its cgroup has ended.
+	processKilled func(cgroupstest.KilledProc)
 
 	mu        sync.Mutex // guards the fields below
 	now       time.Time  // until when the machine has run
 	processes []*running // in order of their starts
 
 	killsMu sync.Mutex
-	kills   []cgroupstest.KilledProc // not yet reported to oomKilled
+	kills   []cgroupstest.KilledProc // not yet reported to processKilled
 	killed  chan struct{}            // capacity one: kills has entries
 }
 
@@ -46,9 +46,9 @@ type running struct {
 }
 
 // newKernel returns a kernel for a new machine. It is not running yet.
-func newKernel(spec machine.Spec, resolution time.Duration, oomKilled func(cgroupstest.KilledProc)) (*kernel, error) {
+func newKernel(spec machine.Spec, resolution time.Duration, processKilled func(cgroupstest.KilledProc)) (*kernel, error) {
 	now := time.Now()
-	k := &kernel{resolution: resolution, begin: now, now: now, oomKilled: oomKilled, killed: make(chan struct{}, 1)}
+	k := &kernel{resolution: resolution, begin: now, now: now, processKilled: processKilled, killed: make(chan struct{}, 1)}
 	forward := spec.Killed
 	spec.Killed = func(p cgroupstest.KilledProc) {
 		if forward != nil {
@@ -77,25 +77,22 @@ func (k *kernel) run(ctx context.Context) {
 	}
 }
 
-// recordKill stores a process that the OOM killer has ended, until run reports it.
+// recordKill stores a killed process until run reports it.
 func (k *kernel) recordKill(p cgroupstest.KilledProc) {
-	if p.Cause == cgroupstest.CauseKill {
-		return
-	}
 	k.killsMu.Lock()
 	k.kills = append(k.kills, p)
 	k.killsMu.Unlock()
 	sleep.Wake(k.killed)
 }
 
-// reportKills calls oomKilled for the processes that the OOM killer has ended.
+// reportKills calls processKilled for the processes that were killed.
 func (k *kernel) reportKills() {
 	k.killsMu.Lock()
 	kills := k.kills
 	k.kills = nil
 	k.killsMu.Unlock()
 	for _, p := range kills {
-		k.oomKilled(p)
+		k.processKilled(p)
 	}
 }
 
@@ -130,9 +127,9 @@ func (k *kernel) setDemands() {
 	k.machine.Step(0)
 }
 
-// start starts the process of a container of the pod with this UID. It creates its cgroup with the limits r. p.Name is the ID of the
+// startProcess starts the process of a container of the pod with this UID. It creates its cgroup with the limits r. p.Name is the ID of the
 // container.
-func (k *kernel) start(ctx context.Context, uid string, p machine.Process, r cgroups.Resources, usage *Usage) error {
+func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process, r cgroups.Resources, usage *Usage) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.advanceLocked()
@@ -148,8 +145,8 @@ func (k *kernel) start(ctx context.Context, uid string, p machine.Process, r cgr
 	return nil
 }
 
-// exit ends the process of a container, and removes its cgroup. It does nothing if the process does not run.
-func (k *kernel) exit(ctx context.Context, container string, cgroup cgroups.Path) {
+// endProcess ends the process of a container, and removes its cgroup. It does nothing if the process does not run.
+func (k *kernel) endProcess(ctx context.Context, container string, cgroup cgroups.Path) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.advanceLocked()
@@ -199,7 +196,8 @@ func (d cgroupDriver) Reclaim(ctx context.Context, p cgroups.Path, bytes uint64)
 	return d.Tree.Reclaim(ctx, p, bytes)
 }
 
-// Limits returns the limits of p.
-func (d cgroupDriver) Limits(ctx context.Context, p cgroups.Path) (cgroups.Resources, error) {
-	return d.Tree.Limits(ctx, p)
+// Kill kills the processes of p.
+func (d cgroupDriver) Kill(ctx context.Context, p cgroups.Path) error {
+	d.kernel.advance()
+	return d.Tree.Kill(ctx, p)
 }

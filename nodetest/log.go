@@ -77,7 +77,7 @@ func (l Log) OOMKilled() (containers []string) {
 
 // Phases returns how long a pod was in each of its phases until the time end, the age of the node.
 func (l Log) Phases(pod string, end time.Duration) map[string]time.Duration {
-	return l.times(pod, KindPhase, end)
+	return l.sumTimes(pod, KindPhase, end)
 }
 
 // NotReady returns how long a pod was not ready until the time end, the age of the node, after it was ready for the first time.
@@ -87,11 +87,11 @@ func (l Log) NotReady(pod string, end time.Duration) time.Duration {
 	if first < 0 {
 		return 0
 	}
-	return list[first:].times(pod, KindReady, end)["False"]
+	return list[first:].sumTimes(pod, KindReady, end)["False"]
 }
 
-// times returns how long each reason of a kind lasted.
-func (l Log) times(pod, kind string, end time.Duration) map[string]time.Duration {
+// sumTimes returns how long each reason of a kind lasted.
+func (l Log) sumTimes(pod, kind string, end time.Duration) map[string]time.Duration {
 	total := map[string]time.Duration{}
 	list := l.Match(pod, kind, "")
 	for i, e := range list {
@@ -122,8 +122,8 @@ type recorder struct {
 	last    map[string]string // reason of the last entry of a pod and kind, for kinds that change
 }
 
-// add adds an entry with the present time.
-func (r *recorder) add(e Entry) {
+// addEntry adds an entry with the present time.
+func (r *recorder) addEntry(e Entry) {
 	e.At = time.Since(r.begin)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +141,7 @@ func (r *recorder) addChange(e Entry) {
 	r.last[key] = e.Reason
 	r.mu.Unlock()
 	if changed {
-		r.add(e)
+		r.addEntry(e)
 	}
 }
 

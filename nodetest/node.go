@@ -6,8 +6,8 @@ package nodetest
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -79,7 +79,7 @@ func Open(ctx context.Context, options Options) (*Node, error) {
 	}
 	n.runtime = newRuntime(options.PodCIDR)
 	var err error
-	if n.kernel, err = newKernel(options.Machine, n.options.Resolution, n.runtime.oomKilled); err != nil {
+	if n.kernel, err = newKernel(options.Machine, n.options.Resolution, n.runtime.endContainer); err != nil {
 		return nil, err
 	}
 	r := n.runtime
@@ -141,20 +141,25 @@ func (n *Node) stopAgent() error {
 	n.running.cancel()
 	err := <-n.running.ended
 	n.running = nil
-	if errors.Is(err, context.Canceled) { // it was still starting
-		return nil
-	}
 	return err
 }
 
 // startSystem starts the process of Options.System.
 func (n *Node) startSystem(ctx context.Context) error {
 	const system = "system"
-	return n.kernel.start(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, &n.options.System)
+	return n.kernel.startProcess(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, &n.options.System)
 }
 
 // noLimit is a number of starts and pulls at the same time that no pod waits for. Which pod waits would depend on the order of goroutines.
 const noLimit = 10_000
+
+// nodeIP returns an address that depends on the name of a node, so that nodes with one API server differ.
+func nodeIP(name string) netip.Addr {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	sum := hash.Sum32()
+	return netip.AddrFrom4([4]byte{172, 16 | byte(sum>>16)&15, byte(sum >> 8), byte(sum)})
+}
 
 // agentOptions returns the configuration and the options of the agent.
 func (n *Node) agentOptions() (agent.Config, agent.Options) {
@@ -173,7 +178,7 @@ func (n *Node) agentOptions() (agent.Config, agent.Options) {
 			MachineID: n.options.Name, SystemUUID: n.options.Name, BootID: fmt.Sprint(n.options.Name, "-", n.boots), OSImage: "nodetest", CPUs: spec.CPUs,
 			Memory: spec.Memory, Swap: spec.Swap, RootFS: spec.Disk.Bytes,
 		},
-		IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, 1})},
+		IPs: []netip.Addr{nodeIP(n.options.Name)},
 	}
 	o := agent.Options{
 		Logger: n.options.Logger, Runtime: n.runtime.intercepted(), Machine: host, Hosts: host, Ephemeral: true, API: n.api.Config(),
@@ -204,8 +209,13 @@ func (n *Node) Close() error {
 // API returns the API server of the node.
 func (n *Node) API() *apiservertest.Server { return n.api }
 
-// Agent returns the agent of the node. [Node.RestartAgent] and [Node.Reboot] replace it.
-func (n *Node) Agent() *agent.Agent { return n.running.agent }
+// Agent returns the agent of the node, or nil if it could not be started again. [Node.RestartAgent] and [Node.Reboot] replace it.
+func (n *Node) Agent() *agent.Agent {
+	if n.running == nil {
+		return nil
+	}
+	return n.running.agent
+}
 
 // Machine returns the machine of the node, which has run until now.
 func (n *Node) Machine() *machine.Machine {
@@ -296,7 +306,7 @@ func (n *Node) behave(pod *corev1.Pod, container string) Behavior {
 
 // recordEvent records an event of a pod.
 func (n *Node) recordEvent(pod cri.PodIdentity, e podevents.Event, _ map[string]string) {
-	n.log.add(Entry{Kind: KindEvent, Pod: pod.Namespace + "/" + pod.Name, Container: e.Container, Reason: e.Reason, Message: e.Message})
+	n.log.addEntry(Entry{Kind: KindEvent, Pod: pod.Namespace + "/" + pod.Name, Container: e.Container, Reason: e.Reason, Message: e.Message})
 }
 
 // recordStatus records the phase and the readiness of a pod.
@@ -321,14 +331,14 @@ func (n *Node) recordConditions(conditions []eviction.Condition) {
 // recordOOM records a process that the OOM killer has ended.
 func (n *Node) recordOOM(pod cri.PodIdentity, kill cgroupstest.KilledProc) {
 	name := kill.Name
-	if c := n.runtime.find(kill.Name); c != nil {
+	if c := n.runtime.findContainer(kill.Name); c != nil {
 		name = c.name
 	}
 	message := fmt.Sprintf("%d MiB of memory, oom_score_adj %d", kill.Memory>>20, kill.OOMScoreAdj)
-	n.log.add(Entry{Kind: KindOOM, Pod: pod.Namespace + "/" + pod.Name, Container: name, Reason: kill.FullCgroup.Cgroupfs(), Message: message})
+	n.log.addEntry(Entry{Kind: KindOOM, Pod: pod.Namespace + "/" + pod.Name, Container: name, Reason: kill.FullCgroup.Cgroupfs(), Message: message})
 }
 
 // recordExit records that a container has exited.
 func (n *Node) recordExit(pod cri.PodIdentity, container string, code int32) {
-	n.log.add(Entry{Kind: KindExit, Pod: pod.Namespace + "/" + pod.Name, Container: container, Reason: strconv.Itoa(int(code))})
+	n.log.addEntry(Entry{Kind: KindExit, Pod: pod.Namespace + "/" + pod.Name, Container: container, Reason: strconv.Itoa(int(code))})
 }

@@ -127,6 +127,27 @@ func TestPodExitsAndTerminates(t *testing.T) {
 	})
 }
 
+// A container may exit before the hook of its start has run.
+func TestContainerThatExitsAtOnceLeavesNothing(t *testing.T) {
+	runNode(t, nodetest.Options{}, func(t *testing.T, n *nodetest.Node) {
+		for i := range 20 {
+			pod := nodetest.NewPod(fmt.Sprint("job-", i), nodetest.Resources{}, "memory=10Mi layer=1Mi exit=0@0s")
+			pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+			require.NoError(t, n.Add(pod))
+		}
+		n.Advance(time.Minute)
+		s, err := n.Machine().Cgroups().Stats(t.Context(), "")
+		require.NoError(t, err)
+		assert.Zero(t, s.Memory.Current)
+		assert.Equal(t, uint64(1), s.Pids.Current, "the process of the system")
+		for i := range 20 {
+			require.NoError(t, n.Delete(fmt.Sprint("job-", i)))
+		}
+		n.Advance(time.Minute)
+		assert.Zero(t, n.Machine().DiskUsage(machine.NodeDisk).UsedBytes, "files are removed with their container")
+	})
+}
+
 func TestContainerThatCannotStartExits(t *testing.T) {
 	runNode(t, nodetest.Options{Machine: machine.Spec{Tasks: 2}}, func(t *testing.T, n *nodetest.Node) {
 		require.NoError(t, n.Add(nodetest.NewPod("one", nodetest.Resources{}, "tasks=2"), nodetest.NewPod("two", nodetest.Resources{}, "")))
@@ -170,7 +191,9 @@ func TestNodesShareAnAPIServer(t *testing.T) {
 			require.NoError(t, n.Add(nodetest.NewPod("on-"+name, nodetest.Resources{}, "")))
 		}
 		time.Sleep(time.Minute)
-		assert.Len(t, apiservertest.List[*corev1.Node](server), 2)
+		nodes := apiservertest.List[*corev1.Node](server)
+		require.Len(t, nodes, 2)
+		assert.NotEqual(t, nodes[0].Status.Addresses[0], nodes[1].Status.Addresses[0])
 		for _, pod := range apiservertest.List[*corev1.Pod](server) {
 			assert.Equal(t, corev1.PodRunning, pod.Status.Phase, pod.Name)
 		}

@@ -5,11 +5,13 @@ package nodetest
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,7 +51,7 @@ type simulatedContainer struct {
 // newRuntime returns a runtime with addresses for pods in cidr. The caller sets its kernel before a container starts.
 func newRuntime(cidr netip.Prefix) *simulatedRuntime {
 	s := &simulatedRuntime{containers: map[string]*simulatedContainer{}}
-	s.runtime = critest.New(critest.Options{Script: s.script, PodCIDR: cidr})
+	s.runtime = critest.New(critest.Options{Script: s.scriptFor, PodCIDR: cidr})
 	return s
 }
 
@@ -67,21 +69,33 @@ func (s *simulatedRuntime) around(ctx context.Context, op, id string, call func(
 		return err
 	}
 	switch op {
-	case "RemoveContainer":
-		s.kernel.machine.RemoveFiles(id)
-		s.mu.Lock()
-		delete(s.containers, id)
-		s.mu.Unlock()
+	case "RemoveContainer", "RemovePodSandbox":
+		s.forgetRemoved()
 	case "UpdateContainerResources":
 		return s.updateLimits(ctx, id)
 	}
 	return nil
 }
 
+// forgetRemoved removes the files of all containers that the runtime has removed, alone or with their sandbox.
+func (s *simulatedRuntime) forgetRemoved() {
+	s.mu.Lock()
+	ids := slices.Collect(maps.Keys(s.containers))
+	s.mu.Unlock()
+	for _, id := range ids { // without s.mu, which hooks of the runtime lock
+		if _, exists := s.runtime.Container(id); !exists {
+			s.kernel.machine.RemoveFiles(id)
+			s.mu.Lock()
+			delete(s.containers, id)
+			s.mu.Unlock()
+		}
+	}
+}
+
 // updateLimits writes the resources of a container, which an update has changed, to its cgroup.
 func (s *simulatedRuntime) updateLimits(ctx context.Context, id string) error {
 	c, ok := s.runtime.Container(id)
-	started := s.find(id)
+	started := s.findContainer(id)
 	if !ok || started == nil {
 		return nil
 	}
@@ -93,8 +107,8 @@ func (s *simulatedRuntime) updateLimits(ctx context.Context, id string) error {
 	return s.kernel.machine.Cgroups().Apply(ctx, started.cgroup, limits)
 }
 
-// script returns the script of a container: it runs as a process of the kernel until it exits, is stopped or killed.
-func (s *simulatedRuntime) script(config *cri.ContainerConfig) critest.Script {
+// scriptFor returns the script of a container: it runs as a process of the kernel until it exits, is stopped or killed.
+func (s *simulatedRuntime) scriptFor(config *cri.ContainerConfig) critest.Script {
 	uid, name := config.Labels[cri.LabelPodUID], config.Name
 	pod := s.pod(uid)
 	if pod == nil {
@@ -103,20 +117,20 @@ func (s *simulatedRuntime) script(config *cri.ContainerConfig) critest.Script {
 	b := s.behave(pod, name)
 	identity := cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: uid}
 	script := critest.Script{Exit: b.Exit, Stop: b.Stop, StartError: b.StartError}
-	started := time.Time{}
+	var started atomic.Int64 // time of the start in nanoseconds; a probe may run before the hook returns
 	script.Started = func(c cri.Container) {
-		started = c.StartedAt
-		s.start(pod, identity, c, &b)
+		started.Store(c.StartedAt.UnixNano())
+		s.startProcess(pod, identity, c, &b)
 	}
 	script.Exited = func(c cri.Container) {
-		if found := s.find(c.ID); found != nil {
-			s.kernel.exit(s.ctx, c.ID, found.cgroup)
+		if found := s.findContainer(c.ID); found != nil {
+			s.kernel.endProcess(s.ctx, c.ID, found.cgroup)
 		}
 		s.exited(identity, name, c.ExitCode)
 	}
 	if b.Probe != nil {
 		script.Exec = func(ctx context.Context, command []string) (cri.ExecResult, error) {
-			if err := b.Probe(ctx, time.Since(started), command); err != nil {
+			if err := b.Probe(ctx, time.Since(time.Unix(0, started.Load())), command); err != nil {
 				return cri.ExecResult{Stdout: []byte(err.Error()), ExitCode: 1}, nil
 			}
 			return cri.ExecResult{}, nil
@@ -125,8 +139,9 @@ func (s *simulatedRuntime) script(config *cri.ContainerConfig) critest.Script {
 	return script
 }
 
-// start starts the process of a container that the runtime has started. If the machine cannot start it, the container is killed.
-func (s *simulatedRuntime) start(pod *corev1.Pod, identity cri.PodIdentity, c cri.Container, b *Behavior) {
+// startProcess starts the process of a container that the runtime has started. If the machine cannot start it, the container is killed. The
+// container may have exited meanwhile: then the process ends at once.
+func (s *simulatedRuntime) startProcess(pod *corev1.Pod, identity cri.PodIdentity, c cri.Container, b *Behavior) {
 	cgroup := cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), identity.UID).Join(c.ID)
 	s.mu.Lock()
 	s.containers[c.ID] = &simulatedContainer{pod: identity, name: c.Name, cgroup: cgroup}
@@ -137,29 +152,32 @@ func (s *simulatedRuntime) start(pod *corev1.Pod, identity cri.PodIdentity, c cr
 		if c.Resources != nil {
 			p.OOMScoreAdj = int(c.Resources.OOMScoreAdj)
 		}
-		err = s.kernel.start(s.ctx, identity.UID, p, limits, &b.Usage)
+		err = s.kernel.startProcess(s.ctx, identity.UID, p, limits, &b.Usage)
 	}
 	if err != nil {
 		_ = s.runtime.KillWith(c.ID, critest.Exit{Code: 128, Reason: "StartError", Message: err.Error()}) // fails if it has exited
 	}
+	if now, exists := s.runtime.Container(c.ID); !exists || now.State != cri.ContainerRunning {
+		s.kernel.endProcess(s.ctx, c.ID, cgroup)
+	}
 }
 
-// oomKilled makes the container of a process exit that the OOM killer has ended.
-func (s *simulatedRuntime) oomKilled(p cgroupstest.KilledProc) {
-	c := s.find(p.Name)
+// endContainer makes the container of a killed process exit.
+func (s *simulatedRuntime) endContainer(p cgroupstest.KilledProc) {
+	c := s.findContainer(p.Name)
 	if c == nil {
 		return // a process of the system
 	}
-	s.report(c.pod, p)
-	err := s.runtime.KillWith(p.Name, critest.Exit{Code: 137, Reason: "OOMKilled"})
-	var exited *cri.Error
-	if err != nil && !errors.As(err, &exited) {
-		panic(err)
+	exit := critest.Exit{Code: 137}
+	if p.Cause != cgroupstest.CauseKill {
+		s.report(c.pod, p)
+		exit.Reason = "OOMKilled"
 	}
+	_ = s.runtime.KillWith(p.Name, exit) // fails if the container has exited
 }
 
-// find returns the started container with this ID, or nil.
-func (s *simulatedRuntime) find(id string) *simulatedContainer {
+// findContainer returns the started container with this ID, or nil.
+func (s *simulatedRuntime) findContainer(id string) *simulatedContainer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.containers[id]

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,8 +102,8 @@ func PlayScript(ctx context.Context, script string) (actual string, log Log) {
 	p := &player{ctx: ctx}
 	actual = scriptlines.Lines(script, ">", func(out *strings.Builder, words []string) {
 		p.out = out
-		if err := p.play(words[0], words[1:]); err != nil {
-			p.say("%v", err)
+		if err := p.playCommand(words[0], words[1:]); err != nil {
+			p.printLine("%v", err)
 		}
 	})
 	if p.node != nil {
@@ -120,12 +122,12 @@ type player struct {
 	repair  []func() // removes the faults
 }
 
-func (p *player) say(format string, args ...any) {
+func (p *player) printLine(format string, args ...any) {
 	fmt.Fprintln(p.out, strings.TrimSpace("> "+fmt.Sprintf(format, args...)))
 }
 
-// play executes one command.
-func (p *player) play(command string, args []string) error {
+// playCommand executes one command.
+func (p *player) playCommand(command string, args []string) error {
 	if configure := map[string]func([]string) error{
 		"machine": p.setMachine, "system": p.setSystem, "threshold": p.setThreshold, "seed": p.setSeed,
 	}[command]; configure != nil {
@@ -135,7 +137,7 @@ func (p *player) play(command string, args []string) error {
 		return configure(args)
 	}
 	act := map[string]func([]string) error{
-		"pod": p.addPod, "delete": p.deletePod, "after": p.wait, "fault": p.injectFault, "repair": p.repairAll, "restart": p.restart, "reboot": p.reboot,
+		"pod": p.addPod, "delete": p.deletePod, "after": p.waitFor, "fault": p.injectFault, "repair": p.repairAll, "restart": p.restartAgent, "reboot": p.rebootNode,
 		"cut": p.cutNetwork, "connect": p.connectNetwork, "fill": p.fillDisk,
 		"evicted": p.showEvicted, "oom": p.showOOM, "conditions": p.showConditions, "log": p.showLog, "phases": p.showPhases, "ready": p.showReady,
 		"cpu": p.showCPU, "memory": p.showMemory, "node": p.showNode,
@@ -228,7 +230,7 @@ func (p *player) setSeed(args []string) error {
 	return err
 }
 
-func (p *player) wait(args []string) error {
+func (p *player) waitFor(args []string) error {
 	d, err := parseDuration(strings.Join(args, ""))
 	p.node.Advance(d)
 	return err
@@ -262,13 +264,16 @@ func parsePod(args []string) (*corev1.Pod, error) {
 		key, value, _ := strings.Cut(arg, "=")
 		list[key] = value
 	}
-	for key, to := range map[string]*string{"cpu": &r.CPU, "memory": &r.Memory, "limits.cpu": &r.CPULimit, "limits.memory": &r.MemoryLimit} {
-		if value, ok := list[key]; ok {
+	for _, quantity := range []struct {
+		key string
+		to  *string
+	}{{"cpu", &r.CPU}, {"memory", &r.Memory}, {"limits.cpu", &r.CPULimit}, {"limits.memory", &r.MemoryLimit}} {
+		if value, ok := list[quantity.key]; ok {
 			if _, err := parseAmount(value); err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
+				return nil, fmt.Errorf("pod %s: %s: %w", args[0], quantity.key, err)
 			}
-			*to = value
-			delete(list, key)
+			*quantity.to = value
+			delete(list, quantity.key)
 		}
 	}
 	settings["priority"] = func(text string, pod *corev1.Pod) error {
@@ -286,8 +291,8 @@ func parsePod(args []string) (*corev1.Pod, error) {
 		return nil
 	}
 	pod := NewPod(args[0], r, usage)
-	for key, value := range list {
-		set := settings[key]
+	for _, key := range slices.Sorted(maps.Keys(list)) {
+		value, set := list[key], settings[key]
 		if set == nil {
 			return nil, fmt.Errorf("pod %s: no setting %q", args[0], key)
 		}

@@ -53,12 +53,12 @@ func (p *player) repairAll([]string) error {
 	return nil
 }
 
-func (p *player) restart(args []string) error {
+func (p *player) restartAgent(args []string) error {
 	d, err := parseDuration(lastOf(args))
 	return errors.Join(err, p.node.RestartAgent(d))
 }
 
-func (p *player) reboot(args []string) error {
+func (p *player) rebootNode(args []string) error {
 	d, err := parseDuration(strings.Join(args, ""))
 	return errors.Join(err, p.node.Reboot(d))
 }
@@ -85,7 +85,7 @@ func showTime(d time.Duration) string { return d.Round(100 * time.Millisecond).S
 // showEntries prints entries with their times, as format returns them.
 func (p *player) showEntries(list Log, format func(e Entry) string) error {
 	for _, e := range list {
-		p.say("%s %s", showTime(e.At), format(e))
+		p.printLine("%s %s", showTime(e.At), format(e))
 	}
 	return nil
 }
@@ -129,13 +129,13 @@ func (p *player) showLog(args []string) error {
 func (p *player) showPhases(args []string) error {
 	times := p.node.Log().Phases(longName(strings.Join(args, "")), p.node.Age())
 	for _, phase := range slices.Sorted(maps.Keys(times)) {
-		p.say("%s %s", phase, showTime(times[phase]))
+		p.printLine("%s %s", phase, showTime(times[phase]))
 	}
 	return nil
 }
 
 func (p *player) showReady(args []string) error {
-	p.say("not ready for %s", showTime(p.node.Log().NotReady(longName(strings.Join(args, "")), p.node.Age())))
+	p.printLine("not ready for %s", showTime(p.node.Log().NotReady(longName(strings.Join(args, "")), p.node.Age())))
 	return nil
 }
 
@@ -151,14 +151,14 @@ func (p *player) showCPU(args []string) error {
 	if s.CPU.Pressure != nil && s.CPU.Pressure.Some.Total > 0 {
 		text += ", waited " + showTime(s.CPU.Pressure.Some.Total)
 	}
-	p.say("%s", text)
+	p.printLine("%s", text)
 	return nil
 }
 
 func (p *player) showMemory(args []string) error {
 	s, err := p.node.Stats(strings.Join(args, ""))
 	if err == nil {
-		p.say("working set %s", showBytes(workingSet(&s)))
+		p.printLine("working set %s", showBytes(workingSet(&s)))
 	}
 	return err
 }
@@ -167,7 +167,7 @@ func (p *player) showNode([]string) error {
 	m := p.node.Machine()
 	s, err := m.Cgroups().Sample(p.ctx, "", "", cgroups.PartMemory|cgroups.PartCPU)
 	if err == nil {
-		p.say("%s of memory available, used %s of CPU", showBytes(m.Spec().Memory-workingSet(&s)), showTime(time.Duration(s.CPU.Usage)))
+		p.printLine("%s of memory available, used %s of CPU", showBytes(m.Spec().Memory-workingSet(&s)), showTime(time.Duration(s.CPU.Usage)))
 	}
 	return err
 }

@@ -45,8 +45,8 @@ func newDisk(d Disk) *disk {
 	return &disk{usage: DiskUsage{Bytes: d.Bytes, Inodes: d.Inodes}, directories: map[directory]Files{}}
 }
 
-// set changes the size of a directory to want, or to what fits.
-func (d *disk) set(at directory, want Files) {
+// resizeDirectory changes the size of a directory to want, or to what fits.
+func (d *disk) resizeDirectory(at directory, want Files) {
 	had := d.directories[at]
 	want.Bytes = min(want.Bytes, had.Bytes+d.usage.Bytes-d.usage.UsedBytes)
 	want.Inodes = min(want.Inodes, had.Inodes+d.usage.Inodes-d.usage.UsedInodes)
@@ -65,7 +65,7 @@ func (m *Machine) writeFiles(list []Files) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range list {
-		m.diskOf(f.Disk).set(directory{f.Owner, f.Directory}, f)
+		m.diskOf(f.Disk).resizeDirectory(directory{f.Owner, f.Directory}, f)
 	}
 }
 
@@ -88,7 +88,7 @@ func (m *Machine) RemoveFiles(owner string) {
 	for _, d := range m.disks {
 		for at := range d.directories {
 			if at.owner == owner {
-				d.set(at, Files{})
+				d.resizeDirectory(at, Files{})
 			}
 		}
 	}

@@ -98,7 +98,8 @@ type Machine struct {
 type process struct {
 	pid int
 	Process
-	demand Demand
+	demand   Demand
+	hasCache bool // it has demanded page cache before: a demand of zero then gives it back
 }
 
 // Process describes a process to start.
@@ -171,6 +172,7 @@ func (m *Machine) SetDemand(pid int, d Demand) error {
 		return fmt.Errorf("process %d: %w", pid, syscall.ESRCH)
 	}
 	m.processes[i].demand = d
+	m.processes[i].hasCache = m.processes[i].hasCache || d.Cache > 0
 	return nil
 }
 
@@ -216,15 +218,17 @@ func (m *Machine) Step(d time.Duration) {
 	m.elapsed += max(d, 0)
 	m.mu.Unlock()
 	var ended []int
-	caches := map[cgroups.Path]int64{}
+	caches := map[cgroups.Path]int64{} // of the processes of each cgroup that demand page cache
 	for i := range all {
-		caches[all[i].Cgroup] += all[i].demand.Cache
+		if all[i].hasCache {
+			caches[all[i].Cgroup] += all[i].demand.Cache
+		}
 	}
 	for i := range all {
 		p := &all[i]
-		if p.demand.Cache > 0 && caches[p.Cgroup] > 0 { // the first process of the cgroup reads for all
-			_ = m.tree.SetCache(p.Cgroup, caches[p.Cgroup]) // fails only for a cgroup that was removed
-			caches[p.Cgroup] = 0
+		if bytes, ok := caches[p.Cgroup]; ok { // the first process of the cgroup reads for all
+			_ = m.tree.SetCache(p.Cgroup, bytes) // fails only for a cgroup that was removed
+			delete(caches, p.Cgroup)
 		}
 		if err := m.apply(p, d); errors.Is(err, syscall.ESRCH) {
 			ended = append(ended, p.pid)

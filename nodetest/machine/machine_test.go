@@ -67,6 +67,28 @@ func TestCacheOfCgroupIsTheSumOfItsProcesses(t *testing.T) {
 	assert.Equal(t, uint64(30<<20), s.Memory.Stat.File)
 }
 
+func TestCacheFollowsTheDemandAndStaysAfterTheExit(t *testing.T) {
+	m := newMachine(t, nil)
+	cache := func() uint64 {
+		s, err := m.Cgroups().Stats(t.Context(), "a")
+		require.NoError(t, err)
+		return s.Memory.Stat.File
+	}
+	pid := start(t, m, "a", machine.Demand{Cache: 10 << 20})
+	m.Step(0)
+	require.NoError(t, m.SetDemand(pid, machine.Demand{Cache: 5 << 20}))
+	m.Step(0)
+	assert.Equal(t, uint64(5<<20), cache())
+	require.NoError(t, m.SetDemand(pid, machine.Demand{}))
+	m.Step(0)
+	assert.Zero(t, cache())
+	require.NoError(t, m.SetDemand(pid, machine.Demand{Cache: 7 << 20}))
+	m.Step(0)
+	require.NoError(t, m.Exit(pid))
+	m.Step(0)
+	assert.Equal(t, uint64(7<<20), cache())
+}
+
 func TestStepKillsProcessWhenMachineIsFull(t *testing.T) {
 	var killed []string
 	m := newMachine(t, func(k cgroupstest.KilledProc) { killed = append(killed, k.Name) })
