@@ -19,14 +19,26 @@ const maxDemand = 1 << 20
 // SetCPU sets the CPU demand of the process with this PID: how many CPUs it uses while no other process competes and no quota
 // applies. A demand of 1.5 is that of two threads, one of which sleeps half of the time. [Tree.Schedule] divides the CPUs.
 func (t *Tree) SetCPU(pid int, cpus float64) error {
-	if !(cpus >= 0 && cpus <= maxDemand) { // also false for NaN
-		return fmt.Errorf("process %d: demand of %g CPUs: %w", pid, cpus, syscall.EINVAL)
+	if err := checkCPUs(cpus); err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
 	}
 	return t.withProc(pid, func(pr *proc) error {
-		t.cpuDivided = t.cpuDivided && pr.demand == cpus
-		pr.demand = cpus
+		t.changeCPU(pr, cpus)
 		return nil
 	})
+}
+
+// changeCPU sets the CPU demand of a process.
+func (t *Tree) changeCPU(pr *proc, cpus float64) {
+	t.cpuDivided = t.cpuDivided && pr.demand == cpus
+	pr.demand = cpus
+}
+
+func checkCPUs(cpus float64) error {
+	if !(cpus >= 0 && cpus <= maxDemand) { // also false for NaN
+		return fmt.Errorf("demand of %g CPUs: %w", cpus, syscall.EINVAL)
+	}
+	return nil
 }
 
 // Schedule runs all processes for the duration d with constant demands, as the fair scheduler of Linux does on average. It adds

@@ -12,12 +12,17 @@ import (
 // delays each allocation, so that the process grows only slowly: it may then have less memory than bytes. The delay counts as
 // stall time in memory.pressure, some and full. Errors are those of SetMemory.
 func (t *Tree) GrowMemory(pid int, bytes int64, d time.Duration) error {
-	return t.changeMemory(pid, bytes, func(pr *proc, more int64) int64 {
+	return t.changeMemory(pid, bytes, t.growthDuring(d))
+}
+
+// growthDuring returns a function for changeMemory that returns how much memory a process can allocate during the time d.
+func (t *Tree) growthDuring(d time.Duration) func(pr *proc, more int64) int64 {
+	return func(pr *proc, more int64) int64 {
 		if t.opts.Mode == V1 {
 			return more
 		}
 		return t.delayGrowth(pr.node, more, d)
-	})
+	}
 }
 
 // delayGrowth returns how many of more bytes a process of cgroup can allocate in the time d, and counts the stall time.

@@ -19,8 +19,11 @@ func (t *Tree) SetCache(p cgroups.Path, bytes int64) error {
 		if err = errors.Join(err, checkBytes(bytes)); err != nil {
 			return err
 		}
-		n.addCache(-n.cache)
 		want := t.roundToPages(bytes)
+		if want == n.cache {
+			return nil
+		}
+		n.addCache(-n.cache)
 		room, full := n.memoryRoom()
 		if room < want {
 			t.countEvent(full, func(e *cgroups.MemoryEvents) { e.Max++ })
@@ -99,5 +102,9 @@ func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (got int64) {
 	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
 		got += t.reclaimCache(cgroup, bytes-got, pass)
 	}
-	return got + t.swapOut(cgroup, bytes-got)
+	got += t.swapOut(cgroup, bytes-got)
+	if got > 0 {
+		t.reclaims++
+	}
+	return got
 }

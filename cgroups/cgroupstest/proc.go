@@ -101,28 +101,30 @@ func (t *Tree) changeMemory(pid int, bytes int64, limit func(pr *proc, more int6
 	if err := checkBytes(bytes); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	return t.withProc(pid, func(pr *proc) error {
-		want := t.roundToPages(bytes)
-		if want <= pr.totalMemory() {
-			less := min(pr.totalMemory()-want, pr.memory)
-			pr.node.addMemory(-less)
-			pr.memory -= less
-			pr.addSwap(want - pr.totalMemory())
-			return nil
-		}
-		if pr.node.isFrozen() {
-			return nil
-		}
-		more := want - pr.totalMemory()
-		t.countThrottled(pr.node, more)
-		if err := t.allocate(pr, pr.totalMemory()+t.roundToPages(limit(pr, more))); err != nil {
-			return err
-		}
-		if pr.dead {
-			return syscall.ESRCH
-		}
+	return t.withProc(pid, func(pr *proc) error { return t.resizeMemory(pr, t.roundToPages(bytes), limit) })
+}
+
+// resizeMemory sets the memory of a process to whole pages, see changeMemory.
+func (t *Tree) resizeMemory(pr *proc, want int64, limit func(pr *proc, more int64) int64) error {
+	if want <= pr.totalMemory() {
+		less := min(pr.totalMemory()-want, pr.memory)
+		pr.node.addMemory(-less)
+		pr.memory -= less
+		pr.addSwap(want - pr.totalMemory())
 		return nil
-	})
+	}
+	if pr.node.isFrozen() {
+		return nil
+	}
+	more := want - pr.totalMemory()
+	t.countThrottled(pr.node, more)
+	if err := t.allocate(pr, pr.totalMemory()+t.roundToPages(limit(pr, more))); err != nil {
+		return err
+	}
+	if pr.dead {
+		return syscall.ESRCH
+	}
+	return nil
 }
 
 // SetOOMScoreAdj sets the oom_score_adj of the process with this PID.
@@ -139,20 +141,32 @@ func (t *Tree) SetOOMScoreAdj(pid, adj int) error {
 // SetTasks sets the number of tasks of the process with this PID: itself, its threads and its children, at least one. If pids.max
 // is reached, the process gets the tasks that fit, and the error wraps EAGAIN. The OOM killer kills all of them as one process.
 func (t *Tree) SetTasks(pid, tasks int) error {
-	if tasks < 1 {
-		return fmt.Errorf("process %d: %d tasks: %w", pid, tasks, syscall.EINVAL)
+	if err := checkTasks(tasks); err != nil {
+		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	return t.withProc(pid, func(pr *proc) error {
-		more := tasks - pr.tasks
-		room, _ := pr.node.pidsRoom()
-		pr.addTasks(int(min(int64(more), max(room, 0))))
-		if pr.tasks == tasks {
-			return nil
-		}
-		_, full := pr.node.pidsRoom()
-		t.countRefusedFork(pr.node, full)
-		return syscall.EAGAIN
-	})
+	return t.withProc(pid, func(pr *proc) error { return t.changeTasks(pr, tasks) })
+}
+
+// changeTasks sets the number of tasks of a process, see SetTasks.
+func (t *Tree) changeTasks(pr *proc, tasks int) error {
+	if pr.tasks == tasks {
+		return nil
+	}
+	room, _ := pr.node.pidsRoom()
+	pr.addTasks(int(min(int64(tasks-pr.tasks), max(room, 0))))
+	if pr.tasks == tasks {
+		return nil
+	}
+	_, full := pr.node.pidsRoom()
+	t.countRefusedFork(pr.node, full)
+	return syscall.EAGAIN
+}
+
+func checkTasks(tasks int) error {
+	if tasks < 1 {
+		return fmt.Errorf("%d tasks: %w", tasks, syscall.EINVAL)
+	}
+	return nil
 }
 
 func checkAdj(adj int) error {

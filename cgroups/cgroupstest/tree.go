@@ -64,7 +64,8 @@ type Tree struct {
 
 	watchers []*watcher // in the order of their Watch calls
 
-	cpuDivided bool // the shares of the CPUs are those of the present processes, demands and limits
+	reclaims   uint64 // how often memory was reclaimed
+	cpuDivided bool   // the shares of the CPUs are those of the present processes, demands and limits
 }
 
 var (

@@ -45,9 +45,9 @@ func newDisk(d Disk) *disk {
 	return &disk{usage: DiskUsage{Bytes: d.Bytes, Inodes: d.Inodes}, directories: map[directory]Files{}}
 }
 
-// resizeDirectory changes the size of a directory to want, or to what fits.
-func (d *disk) resizeDirectory(at directory, want Files) {
-	had := d.directories[at]
+// resizeDirectory changes the size of a directory to want, or to what fits. It reports whether want has fitted.
+func (d *disk) resizeDirectory(at directory, want Files) (fitted bool) {
+	had, wanted := d.directories[at], want
 	want.Bytes = min(want.Bytes, had.Bytes+d.usage.Bytes-d.usage.UsedBytes)
 	want.Inodes = min(want.Inodes, had.Inodes+d.usage.Inodes-d.usage.UsedInodes)
 	d.usage.UsedBytes += want.Bytes - had.Bytes
@@ -55,18 +55,21 @@ func (d *disk) resizeDirectory(at directory, want Files) {
 	if d.directories[at] = want; want.Bytes == 0 && want.Inodes == 0 {
 		delete(d.directories, at)
 	}
+	return want == wanted
 }
 
-// writeFiles sets the sizes of the directories in list.
-func (m *Machine) writeFiles(list []Files) {
+// writeFiles sets the sizes of the directories in list. It reports whether all have fitted on the disks.
+func (m *Machine) writeFiles(list []Files) (fitted bool) {
 	if len(list) == 0 {
-		return
+		return true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	fitted = true
 	for _, f := range list {
-		m.diskOf(f.Disk).resizeDirectory(directory{f.Owner, f.Directory}, f)
+		fitted = m.diskOf(f.Disk).resizeDirectory(directory{f.Owner, f.Directory}, f) && fitted
 	}
+	return fitted
 }
 
 // diskOf returns the disk with this name, or the node's disk for an unknown name. m.mu is held.
@@ -89,6 +92,7 @@ func (m *Machine) RemoveFiles(owner string) {
 		for at := range d.directories {
 			if at.owner == owner {
 				d.resizeDirectory(at, Files{})
+				m.removed = true
 			}
 		}
 	}

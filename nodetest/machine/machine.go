@@ -92,6 +92,13 @@ type Machine struct {
 	processes []process  // sorted by PID
 	disks     map[DiskName]*disk
 	elapsed   time.Duration
+	removed   bool   // files were removed since the last step
+	reclaims  uint64 // of the tree, at the end of the last step
+
+	stepping []process // processes of the present Step call, kept for its memory
+
+	killsMu sync.Mutex
+	kills   []int // PIDs of killed processes in processes
 }
 
 // process is a process with a demand.
@@ -100,6 +107,7 @@ type process struct {
 	Process
 	demand   Demand
 	hasCache bool // it has demanded page cache before: a demand of zero then gives it back
+	met      bool // it has all that it demands, except for CPU time and page cache
 }
 
 // Process describes a process to start.
@@ -130,9 +138,19 @@ func New(spec Spec) (*Machine, error) {
 		m.disks[ImageDisk] = newDisk(*spec.ImageDisk)
 	}
 	m.tree = cgroupstest.New(cgroupstest.Options{
-		CPUs: spec.CPUs, Tick: spec.Tick, Memory: spec.Memory, Swap: spec.Swap, Tasks: spec.Tasks, Killed: spec.Killed, WeightFormula: cgroups.WeightLogQuadratic,
+		CPUs: spec.CPUs, Tick: spec.Tick, Memory: spec.Memory, Swap: spec.Swap, Tasks: spec.Tasks, Killed: m.recordKill, WeightFormula: cgroups.WeightLogQuadratic,
 	})
 	return m, nil
+}
+
+// recordKill stores a killed process, which the next step forgets, and calls Spec.Killed.
+func (m *Machine) recordKill(p cgroupstest.KilledProc) {
+	m.killsMu.Lock()
+	m.kills = append(m.kills, p.PID)
+	m.killsMu.Unlock()
+	if m.spec.Killed != nil {
+		m.spec.Killed(p)
+	}
 }
 
 // Spec returns the description of the machine, with its defaults.
@@ -171,7 +189,7 @@ func (m *Machine) SetDemand(pid int, d Demand) error {
 	if !found {
 		return fmt.Errorf("process %d: %w", pid, syscall.ESRCH)
 	}
-	m.processes[i].demand = d
+	m.processes[i].demand, m.processes[i].met = d, false
 	m.processes[i].hasCache = m.processes[i].hasCache || d.Cache > 0
 	return nil
 }
@@ -213,50 +231,99 @@ func (m *Machine) searchProcess(pid int) (i int, found bool) {
 // its tasks, page cache, memory and files, as far as its limits and the disks allow; the OOM killer may end processes. Then all processes
 // share the CPUs for the duration d. A duration of zero or less changes no CPU time.
 func (m *Machine) Step(d time.Duration) {
-	m.mu.Lock()
-	all := slices.Clone(m.processes)
-	m.elapsed += max(d, 0)
-	m.mu.Unlock()
-	var ended []int
-	caches := map[cgroups.Path]int64{} // of the processes of each cgroup that demand page cache
-	for i := range all {
-		if all[i].hasCache {
-			caches[all[i].Cgroup] += all[i].demand.Cache
-		}
-	}
-	for i := range all {
-		p := &all[i]
+	caches := m.beginStep(d)
+	for i := range m.stepping {
+		p := &m.stepping[i]
 		if bytes, ok := caches[p.Cgroup]; ok { // the first process of the cgroup reads for all
 			_ = m.tree.SetCache(p.Cgroup, bytes) // fails only for a cgroup that was removed
 			delete(caches, p.Cgroup)
 		}
-		if err := m.apply(p, d); errors.Is(err, syscall.ESRCH) {
-			ended = append(ended, p.pid)
+		if !p.met {
+			p.met = m.apply(p, d)
 		}
 	}
 	m.tree.Schedule(d)
-	m.forget(ended)
+	m.endStep()
 }
 
-// apply gives p what it demands, except for CPU time and page cache. The error wraps ESRCH if p does not run or was killed.
-func (m *Machine) apply(p *process, d time.Duration) error {
-	if err := m.tree.SetCPU(p.pid, p.demand.CPU); err != nil {
-		return err
-	}
-	if err := m.tree.SetTasks(p.pid, max(p.demand.Tasks, 1)); err != nil && !errors.Is(err, syscall.EAGAIN) {
-		return err
-	}
-	m.writeFiles(p.demand.Files)
-	return m.tree.GrowMemory(p.pid, p.demand.Memory, max(d, 0))
-}
-
-// forget removes the processes that no longer run. Killed processes are found when a step applies their demand.
-func (m *Machine) forget(pids []int) {
+// beginStep sets m.stepping to the processes that may get something in a step, and returns the page cache that the processes of each cgroup
+// demand.
+func (m *Machine) beginStep(d time.Duration) (caches map[cgroups.Path]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, pid := range pids {
+	m.elapsed += max(d, 0)
+	m.stepping = m.stepping[:0]
+	for i := range m.processes {
+		p := &m.processes[i]
+		p.met = p.met && (!m.removed || len(p.demand.Files) == 0)
+		if p.hasCache {
+			if caches == nil {
+				caches = map[cgroups.Path]int64{}
+			}
+			caches[p.Cgroup] += p.demand.Cache
+		}
+		if p.hasCache || !p.met {
+			m.stepping = append(m.stepping, *p)
+		}
+	}
+	m.removed = false
+	return caches
+}
+
+// apply gives p what it demands, except for CPU time and page cache. It reports whether p has all of it.
+func (m *Machine) apply(p *process, d time.Duration) (met bool) {
+	met, err := m.tree.SetDemand(p.pid, cgroupstest.Demand{CPUs: p.demand.CPU, Memory: p.demand.Memory, Tasks: max(p.demand.Tasks, 1)}, max(d, 0))
+	switch {
+	case errors.Is(err, syscall.ENOMEM):
+	case err != nil:
+		m.killsMu.Lock()
+		m.kills = append(m.kills, p.pid) // it does not run
+		m.killsMu.Unlock()
+		return false
+	}
+	return m.writeFiles(p.demand.Files) && met
+}
+
+// endStep stores which processes have all that they demand, and forgets the killed ones.
+func (m *Machine) endStep() {
+	reclaims := m.tree.Reclaims()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reclaims = reclaims
+	for j := range m.stepping {
+		p := &m.stepping[j]
+		if i, found := m.searchProcess(p.pid); found && p.met {
+			m.processes[i].met = sameDemand(&m.processes[i].demand, &p.demand) // else SetDemand was called meanwhile
+		}
+	}
+	m.killsMu.Lock()
+	defer m.killsMu.Unlock()
+	for _, pid := range m.kills {
 		if i, found := m.searchProcess(pid); found {
 			m.processes = slices.Delete(m.processes, i, i+1)
 		}
 	}
+	m.kills = m.kills[:0]
+}
+
+// sameDemand reports whether a and b are equal.
+func sameDemand(a, b *Demand) bool {
+	return a.CPU == b.CPU && a.Memory == b.Memory && a.Cache == b.Cache && a.Tasks == b.Tasks && slices.Equal(a.Files, b.Files)
+}
+
+// Settled reports whether a further step with the present demands would change nothing but CPU time and counters: each process has
+// all that it demands, and no page cache was reclaimed. One long step then has the effect of many short ones.
+func (m *Machine) Settled() bool {
+	reclaims := m.tree.Reclaims()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.removed || reclaims != m.reclaims {
+		return false
+	}
+	for i := range m.processes {
+		if !m.processes[i].met {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroupstest
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Demand is the CPU, the memory and the number of tasks that a process wants.
+type Demand struct {
+	CPUs   float64 // see [Tree.SetCPU]
+	Memory int64   // bytes, including swapped memory
+	Tasks  int     // at least one
+}
+
+// SetDemand sets the demand of the process with this PID, as SetCPU, SetTasks and GrowMemory do for the time during. met reports whether the
+// process has all its tasks and memory; a limit of tasks is no error. Errors are those of these methods. After an error other than ENOMEM,
+// the tree has not changed or the process does not run.
+func (t *Tree) SetDemand(pid int, d Demand, during time.Duration) (met bool, err error) {
+	if err := errors.Join(checkCPUs(d.CPUs), checkBytes(d.Memory), checkTasks(d.Tasks)); err != nil {
+		return false, fmt.Errorf("process %d: %w", pid, err)
+	}
+	err = t.withProc(pid, func(pr *proc) error {
+		t.changeCPU(pr, d.CPUs)
+		if err := t.changeTasks(pr, d.Tasks); err != nil && !errors.Is(err, syscall.EAGAIN) {
+			return err
+		}
+		want := t.roundToPages(d.Memory)
+		if want != pr.totalMemory() {
+			if err := t.resizeMemory(pr, want, t.growthDuring(during)); err != nil {
+				return err
+			}
+		}
+		met = pr.tasks == d.Tasks && pr.totalMemory() == want
+		return nil
+	})
+	return met, err
+}
+
+// Reclaims returns how often page cache was reclaimed or memory swapped out. A caller that sets the page cache of cgroups has to set it
+// again after that.
+func (t *Tree) Reclaims() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reclaims
+}
