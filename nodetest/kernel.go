@@ -15,13 +15,17 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// kernel runs the processes of containers on a machine in the time of package time. It evaluates their curves at whole multiples of
+// clock returns the present time: time.Now, or the time of a Loop.
+type clock func() time.Time
+
+// kernel runs the processes of containers on a machine in the time of a clock. It evaluates their curves at whole multiples of
 // its resolution since its start, and whenever a process starts. Between them the demands are constant.
 //
 // Whoever reads the machine first lets it run until now, so that the result does not depend on the order of goroutines that run at the
-// same time.
+// same time. While no demand changes and the machine is settled, it runs in one long step.
 type kernel struct {
 	machine    *machine.Machine
+	clock      clock
 	resolution time.Duration
 	begin      time.Time
 	// processKilled is called without locks for each process that the OOM killer or a kill of its cgroup has ended.
@@ -29,6 +33,7 @@ type kernel struct {
 
 	mu        sync.Mutex // guards the fields below
 	now       time.Time  // until when the machine has run
+	evaluated time.Time  // multiple of the resolution at which the curves were evaluated last
 	processes []*running // in order of their starts
 
 	killsMu sync.Mutex
@@ -43,12 +48,15 @@ type running struct {
 	pid       int
 	started   time.Time
 	usage     *Usage
+	wanted    amounts // at the last evaluation
 }
 
 // newKernel returns a kernel for a new machine. It is not running yet.
-func newKernel(spec machine.Spec, resolution time.Duration, processKilled func(cgroupstest.KilledProc)) (*kernel, error) {
-	now := time.Now()
-	k := &kernel{resolution: resolution, begin: now, now: now, processKilled: processKilled, killed: make(chan struct{}, 1)}
+func newKernel(spec machine.Spec, clock clock, resolution time.Duration, processKilled func(cgroupstest.KilledProc)) (*kernel, error) {
+	now := clock()
+	k := &kernel{
+		clock: clock, resolution: resolution, begin: now, now: now, evaluated: now, processKilled: processKilled, killed: make(chan struct{}, 1),
+	}
 	forward := spec.Killed
 	spec.Killed = func(p cgroupstest.KilledProc) {
 		if forward != nil {
@@ -70,7 +78,7 @@ func (k *kernel) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			k.advance()
+			k.evaluate()
 		case <-k.killed:
 		}
 		k.reportKills()
@@ -105,24 +113,52 @@ func (k *kernel) advance() {
 
 // advanceLocked lets the machine run until now, and evaluates the curves at each multiple of the resolution. k.mu is held.
 func (k *kernel) advanceLocked() {
-	for now := time.Now(); k.now.Before(now); {
-		passed := k.now.Sub(k.begin)
-		next := k.begin.Add(passed - passed%k.resolution + k.resolution)
-		if next.After(now) {
-			k.machine.Step(now.Sub(k.now))
-			k.now = now
-			return
+	k.evaluateLocked()
+	if now := k.clock(); k.now.Before(now) {
+		k.machine.Step(now.Sub(k.now))
+		k.now = now
+	}
+}
+
+// evaluate evaluates the curves at each multiple of the resolution until now. The machine runs until the last one at which a demand has
+// changed.
+func (k *kernel) evaluate() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.evaluateLocked()
+}
+
+// evaluateLocked does the work of evaluate. k.mu is held.
+func (k *kernel) evaluateLocked() {
+	now := k.clock()
+	for next := k.evaluated.Add(k.resolution); !next.After(now); next = next.Add(k.resolution) {
+		k.evaluated = next
+		changed := k.findChanges(next)
+		if !changed && k.machine.Settled() {
+			continue
 		}
-		k.machine.Step(next.Sub(k.now))
-		k.now = next
+		if next.After(k.now) {
+			k.machine.Step(next.Sub(k.now))
+			k.now = next
+		}
 		k.setDemands()
 	}
 }
 
-// setDemands evaluates the curves of all processes at the time k.now. k.mu is held.
+// findChanges evaluates the curves of all processes at a time. It reports whether a demand has changed.
+func (k *kernel) findChanges(at time.Time) (changed bool) {
+	for _, p := range k.processes {
+		changed = p.wanted.evaluate(p.usage, at.Sub(p.started)) || changed
+	}
+	return changed
+}
+
+// setDemands sets the demands that have changed, and applies them. k.mu is held.
 func (k *kernel) setDemands() {
 	for _, p := range k.processes {
-		_ = k.machine.SetDemand(p.pid, p.usage.demand(k.now.Sub(p.started), p.container, p.uid)) // fails only for a killed process
+		if p.wanted.changed {
+			_ = k.machine.SetDemand(p.pid, p.wanted.demand(p.usage, p.container, p.uid)) // fails only for a killed process
+		}
 	}
 	k.machine.Step(0)
 }
@@ -141,6 +177,7 @@ func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process
 		return err
 	}
 	k.processes = append(k.processes, &running{container: p.Name, uid: uid, pid: pid, started: k.now, usage: usage})
+	k.findChanges(k.now)
 	k.setDemands()
 	return nil
 }

@@ -115,6 +115,7 @@ func (l Log) String() string {
 
 // recorder collects the entries of a node.
 type recorder struct {
+	clock clock
 	begin time.Time
 
 	mu      sync.Mutex // guards the fields below
@@ -122,9 +123,15 @@ type recorder struct {
 	last    map[string]string // reason of the last entry of a pod and kind, for kinds that change
 }
 
+// start sets the clock of the entries, whose times are those since now.
+func (r *recorder) start(clock clock) { r.clock, r.begin = clock, clock() }
+
+// age returns the time since the start.
+func (r *recorder) age() time.Duration { return r.clock().Sub(r.begin) }
+
 // addEntry adds an entry with the present time.
 func (r *recorder) addEntry(e Entry) {
-	e.At = time.Since(r.begin)
+	e.At = r.age()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.entries = append(r.entries, e)

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 	"github.com/seed81659283/nodeagent/stats"
 )
@@ -23,15 +25,16 @@ const kubepods = cgroups.Path("kubepods")
 
 // measurer measures the machine of a node for evictions.
 type measurer struct {
-	name    string
-	runtime *simulatedRuntime
+	name       string
+	kernel     *kernel
+	containers *registry
 }
 
 // Signals measures the eviction signals.
 func (m *measurer) Signals(ctx context.Context) (s stats.Signals, err error) {
-	k := m.runtime.kernel
+	k := m.kernel
 	k.advance()
-	spec, now := k.machine.Spec(), time.Now()
+	spec, now := k.machine.Spec(), k.clock()
 	s.Time = now
 	if s.Root, err = k.machine.Cgroups().Stats(ctx, ""); err != nil {
 		return s, err
@@ -68,13 +71,10 @@ func diskAmounts(now time.Time, u machine.DiskUsage) (bytes, inodes *stats.Amoun
 
 // Summary measures the pods.
 func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
-	k := m.runtime.kernel
-	k.advance()
+	m.kernel.advance()
 	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: m.name}}
 	byPod := map[string]*statsapi.PodStats{}
-	m.runtime.mu.Lock()
-	containers := maps.Clone(m.runtime.containers)
-	m.runtime.mu.Unlock()
+	containers := m.containers.copyContainers()
 	for _, id := range slices.Sorted(maps.Keys(containers)) {
 		c := containers[id]
 		p := byPod[c.pod.UID]
@@ -93,13 +93,13 @@ func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
 
 // measurePod sets the usage of a pod: that of its cgroup, and its volumes.
 func (m *measurer) measurePod(ctx context.Context, p *statsapi.PodStats, cgroup cgroups.Path) {
-	if s, err := m.runtime.kernel.machine.Cgroups().Stats(ctx, cgroup); err == nil {
-		p.CPU, p.Memory, p.Swap = cpuStats(&s), memoryStats(&s), &statsapi.SwapStats{Time: metav1.Now(), SwapUsageBytes: &s.Memory.Swap}
+	if s, err := m.kernel.machine.Cgroups().Stats(ctx, cgroup); err == nil {
+		p.CPU, p.Memory, p.Swap = m.cpuStats(&s), m.memoryStats(&s), &statsapi.SwapStats{Time: m.timestamp(), SwapUsageBytes: &s.Memory.Swap}
 		p.ProcessStats = &statsapi.ProcessStats{ProcessCount: &s.Pids.Current}
 	}
-	for _, f := range m.runtime.kernel.machine.Files(p.PodRef.UID) {
+	for _, f := range m.kernel.machine.Files(p.PodRef.UID) {
 		if name, ok := strings.CutPrefix(f.Directory, volumeDirectory); ok {
-			p.VolumeStats = append(p.VolumeStats, statsapi.VolumeStats{Name: name, FsStats: *fileStats(f)})
+			p.VolumeStats = append(p.VolumeStats, statsapi.VolumeStats{Name: name, FsStats: *m.fileStats(f)})
 		}
 	}
 }
@@ -107,30 +107,51 @@ func (m *measurer) measurePod(ctx context.Context, p *statsapi.PodStats, cgroup 
 // measureContainer returns the usage of a container.
 func (m *measurer) measureContainer(ctx context.Context, id string, c *simulatedContainer) statsapi.ContainerStats {
 	stats := statsapi.ContainerStats{Name: c.name}
-	if s, err := m.runtime.kernel.machine.Cgroups().Stats(ctx, c.cgroup); err == nil {
-		stats.CPU, stats.Memory = cpuStats(&s), memoryStats(&s)
+	if s, err := m.kernel.machine.Cgroups().Stats(ctx, c.cgroup); err == nil {
+		stats.CPU, stats.Memory = m.cpuStats(&s), m.memoryStats(&s)
 	}
-	for _, f := range m.runtime.kernel.machine.Files(id) {
+	for _, f := range m.kernel.machine.Files(id) {
 		switch f.Directory {
 		case layerDirectory:
-			stats.Rootfs = fileStats(f)
+			stats.Rootfs = m.fileStats(f)
 		case logsDirectory:
-			stats.Logs = fileStats(f)
+			stats.Logs = m.fileStats(f)
 		}
 	}
 	return stats
 }
 
-func cpuStats(s *cgroups.Stats) *statsapi.CPUStats {
-	return &statsapi.CPUStats{Time: metav1.Now(), UsageCoreNanoSeconds: &s.CPU.Usage}
+// timestamp returns the present time.
+func (m *measurer) timestamp() metav1.Time { return metav1.NewTime(m.kernel.clock()) }
+
+func (m *measurer) cpuStats(s *cgroups.Stats) *statsapi.CPUStats {
+	return &statsapi.CPUStats{Time: m.timestamp(), UsageCoreNanoSeconds: &s.CPU.Usage}
 }
 
-func memoryStats(s *cgroups.Stats) *statsapi.MemoryStats {
+func (m *measurer) memoryStats(s *cgroups.Stats) *statsapi.MemoryStats {
 	return &statsapi.MemoryStats{
-		Time: metav1.Now(), UsageBytes: &s.Memory.Current, WorkingSetBytes: new(uint64(workingSet(s))), RSSBytes: &s.Memory.Stat.Anon,
+		Time: m.timestamp(), UsageBytes: &s.Memory.Current, WorkingSetBytes: new(uint64(workingSet(s))), RSSBytes: &s.Memory.Stat.Anon,
 	}
 }
 
-func fileStats(f machine.Files) *statsapi.FsStats {
-	return &statsapi.FsStats{Time: metav1.Now(), UsedBytes: new(uint64(f.Bytes)), InodesUsed: new(uint64(f.Inodes))}
+func (m *measurer) fileStats(f machine.Files) *statsapi.FsStats {
+	return &statsapi.FsStats{Time: m.timestamp(), UsedBytes: new(uint64(f.Bytes)), InodesUsed: new(uint64(f.Inodes))}
+}
+
+// podUsage returns the usage of a pod, see [Node.Stats].
+func podUsage(ctx context.Context, tree *cgroupstest.Tree, pod *corev1.Pod) (total cgroups.Stats, err error) {
+	path := podCgroup(pod)
+	if total, err = tree.Stats(ctx, path); err != nil {
+		return total, err
+	}
+	total.CPU.Periods, total.CPU.Throttled, total.CPU.ThrottledTime = 0, 0, 0
+	containers, err := tree.Children(ctx, path)
+	for _, c := range containers {
+		if s, err := tree.Stats(ctx, path.Join(c)); err == nil {
+			total.CPU.Periods += s.CPU.Periods
+			total.CPU.Throttled += s.CPU.Throttled
+			total.CPU.ThrottledTime += s.CPU.ThrottledTime
+		}
+	}
+	return total, err
 }

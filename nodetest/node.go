@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,11 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cgroups"
-	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/lifecycle"
-	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
@@ -73,18 +67,18 @@ func New(t testing.TB, options Options) *Node {
 // error names the invalid option.
 func Open(ctx context.Context, options Options) (*Node, error) {
 	n := &Node{ctx: ctx, options: options.withDefaults()}
-	n.log.begin = time.Now()
+	n.log.start(time.Now)
 	if n.api = options.API; n.api == nil {
 		n.api = apiservertest.NewServer(apiservertest.Options{})
 	}
 	n.runtime = newRuntime(options.PodCIDR)
 	var err error
-	if n.kernel, err = newKernel(options.Machine, n.options.Resolution, n.runtime.endContainer); err != nil {
+	if n.kernel, err = newKernel(options.Machine, time.Now, n.options.Resolution, n.runtime.endContainer); err != nil {
 		return nil, err
 	}
 	r := n.runtime
 	r.ctx, r.kernel, r.pod, r.behave, r.fault, r.latency = ctx, n.kernel, n.pod, n.behave, n.applyFault, n.options.Latency
-	r.report, r.exited = n.recordOOM, n.recordExit
+	r.report, r.exited = n.log.recordOOM, n.log.recordExit
 	if err := n.startSystem(ctx); err != nil {
 		return nil, err
 	}
@@ -183,15 +177,15 @@ func (n *Node) agentOptions() (agent.Config, agent.Options) {
 	o := agent.Options{
 		Logger: n.options.Logger, Runtime: n.runtime.intercepted(), Machine: host, Hosts: host, Ephemeral: true, API: n.api.Config(),
 		Cgroups: cgroupDriver{Tree: n.kernel.machine.Cgroups(), kernel: n.kernel}, Volumes: &volumes{kernel: n.kernel},
-		Measurer: &measurer{name: n.options.Name, runtime: n.runtime}, Transform: n.transform,
+		Measurer: &measurer{name: n.options.Name, kernel: n.kernel, containers: &n.runtime.containers}, Transform: n.transform,
 		Rand: func() float64 { return 0.5 }, // any other number could depend on the order of its callers
 	}
-	o.Hooks.Event = n.recordEvent
+	o.Hooks.Event = n.log.recordEvent
 	o.Hooks.Lifecycle = lifecycle.Hooks{
-		StatusChanged: n.recordStatus,
+		StatusChanged: n.log.recordStatus,
 		PodRemoved:    func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) },
 	}
-	o.Hooks.Eviction.ConditionsChanged = n.recordConditions
+	o.Hooks.Eviction.ConditionsChanged = n.log.recordConditions
 	return config, o
 }
 
@@ -253,7 +247,7 @@ func (n *Node) Pod(name string) (*corev1.Pod, bool) {
 func (n *Node) Advance(d time.Duration) { time.Sleep(d) }
 
 // Age returns the time since the start of the node.
-func (n *Node) Age() time.Duration { return time.Since(n.log.begin) }
+func (n *Node) Age() time.Duration { return n.log.age() }
 
 // Log returns all entries until now, ordered by time.
 func (n *Node) Log() Log { return n.log.log() }
@@ -265,21 +259,7 @@ func (n *Node) Stats(name string) (cgroups.Stats, error) {
 	if !ok {
 		return cgroups.Stats{}, fmt.Errorf("pod %s: not found", name)
 	}
-	tree, ctx := n.Machine().Cgroups(), n.ctx
-	total, err := tree.Stats(ctx, podCgroup(p))
-	if err != nil {
-		return total, err
-	}
-	total.CPU.Periods, total.CPU.Throttled, total.CPU.ThrottledTime = 0, 0, 0
-	containers, err := tree.Children(ctx, podCgroup(p))
-	for _, c := range containers {
-		if s, err := tree.Stats(ctx, podCgroup(p).Join(c)); err == nil {
-			total.CPU.Periods += s.CPU.Periods
-			total.CPU.Throttled += s.CPU.Throttled
-			total.CPU.ThrottledTime += s.CPU.ThrottledTime
-		}
-	}
-	return total, err
+	return podUsage(n.ctx, n.Machine().Cgroups(), p)
 }
 
 // pod returns the pod with this UID, or nil.
@@ -302,43 +282,4 @@ func (n *Node) behave(pod *corev1.Pod, container string) Behavior {
 		b = Behavior{StartError: err}
 	}
 	return b
-}
-
-// recordEvent records an event of a pod.
-func (n *Node) recordEvent(pod cri.PodIdentity, e podevents.Event, _ map[string]string) {
-	n.log.addEntry(Entry{Kind: KindEvent, Pod: pod.Namespace + "/" + pod.Name, Container: e.Container, Reason: e.Reason, Message: e.Message})
-}
-
-// recordStatus records the phase and the readiness of a pod.
-func (n *Node) recordStatus(pod *corev1.Pod, st *corev1.PodStatus) {
-	name := pod.Namespace + "/" + pod.Name
-	n.log.addChange(Entry{Kind: KindPhase, Pod: name, Reason: string(st.Phase)})
-	i := slices.IndexFunc(st.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	if i >= 0 {
-		n.log.addChange(Entry{Kind: KindReady, Pod: name, Reason: string(st.Conditions[i].Status)})
-	}
-}
-
-// recordConditions records the conditions of the node that are true.
-func (n *Node) recordConditions(conditions []eviction.Condition) {
-	var names []string
-	for _, c := range conditions {
-		names = append(names, string(c))
-	}
-	n.log.addChange(Entry{Kind: KindCondition, Reason: cmp.Or(strings.Join(names, " "), "none")})
-}
-
-// recordOOM records a process that the OOM killer has ended.
-func (n *Node) recordOOM(pod cri.PodIdentity, kill cgroupstest.KilledProc) {
-	name := kill.Name
-	if c := n.runtime.findContainer(kill.Name); c != nil {
-		name = c.name
-	}
-	message := fmt.Sprintf("%d MiB of memory, oom_score_adj %d", kill.Memory>>20, kill.OOMScoreAdj)
-	n.log.addEntry(Entry{Kind: KindOOM, Pod: pod.Namespace + "/" + pod.Name, Container: name, Reason: kill.FullCgroup.Cgroupfs(), Message: message})
-}
-
-// recordExit records that a container has exited.
-func (n *Node) recordExit(pod cri.PodIdentity, container string, code int32) {
-	n.log.addEntry(Entry{Kind: KindExit, Pod: pod.Namespace + "/" + pod.Name, Container: container, Reason: strconv.Itoa(int(code))})
 }

@@ -73,7 +73,7 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Latency == nil {
 		seed := o.Seed
-		o.Latency = func(op, id string) time.Duration { return defaultLatency(seed, time.Now(), op, id) }
+		o.Latency = func(op, id string) time.Duration { return defaultLatency(seed, op, id) }
 	}
 	if o.Fault == nil {
 		o.Fault = func(context.Context, string, string) error { return nil }

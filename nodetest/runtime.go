@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,16 +28,21 @@ import (
 type simulatedRuntime struct {
 	runtime *critest.Runtime
 	kernel  *kernel
-	ctx     context.Context                                         //nolint:containedctx // of the node: the hooks of containers have none
-	pod     func(uid string) *corev1.Pod                            // the pod with this UID, or nil
-	behave  func(pod *corev1.Pod, container string) Behavior        // of a container
-	fault   func(ctx context.Context, op, id string) error          // error of a call, or nil; may block
-	latency func(op, id string) time.Duration                       // of a call
-	report  func(pod cri.PodIdentity, kill cgroupstest.KilledProc)  // called for each process that the OOM killer has ended
-	exited  func(pod cri.PodIdentity, container string, code int32) // called for each container that has exited
+	ctx     context.Context                                          //nolint:containedctx // of the node: the hooks of containers have none
+	pod     func(uid string) *corev1.Pod                             // the pod with this UID, or nil
+	behave  func(pod *corev1.Pod, container string) Behavior         // of a container
+	fault   func(ctx context.Context, op, id string) error           // error of a call, or nil; may block
+	latency func(op, id string) time.Duration                        // of a call
+	report  func(c *simulatedContainer, kill cgroupstest.KilledProc) // called for each process that the OOM killer has ended
+	exited  func(pod cri.PodIdentity, container string, code int32)  // called for each container that has exited
 
-	mu         sync.Mutex
-	containers map[string]*simulatedContainer // by ID, until they are removed
+	containers registry
+}
+
+// registry has the containers of a node that were started, until they are removed.
+type registry struct {
+	mu   sync.Mutex
+	byID map[string]*simulatedContainer
 }
 
 // simulatedContainer is a container that was started.
@@ -48,9 +52,40 @@ type simulatedContainer struct {
 	cgroup cgroups.Path
 }
 
+// addContainer adds a container.
+func (r *registry) addContainer(id string, c *simulatedContainer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID == nil {
+		r.byID = map[string]*simulatedContainer{}
+	}
+	r.byID[id] = c
+}
+
+// findContainer returns the started container with this ID, or nil.
+func (r *registry) findContainer(id string) *simulatedContainer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
+}
+
+// removeContainer removes the container with this ID, if there is one.
+func (r *registry) removeContainer(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byID, id)
+}
+
+// copyContainers returns the containers by ID.
+func (r *registry) copyContainers() map[string]*simulatedContainer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.byID)
+}
+
 // newRuntime returns a runtime with addresses for pods in cidr. The caller sets its kernel before a container starts.
 func newRuntime(cidr netip.Prefix) *simulatedRuntime {
-	s := &simulatedRuntime{containers: map[string]*simulatedContainer{}}
+	s := &simulatedRuntime{}
 	s.runtime = critest.New(critest.Options{Script: s.scriptFor, PodCIDR: cidr})
 	return s
 }
@@ -79,15 +114,10 @@ func (s *simulatedRuntime) around(ctx context.Context, op, id string, call func(
 
 // forgetRemoved removes the files of all containers that the runtime has removed, alone or with their sandbox.
 func (s *simulatedRuntime) forgetRemoved() {
-	s.mu.Lock()
-	ids := slices.Collect(maps.Keys(s.containers))
-	s.mu.Unlock()
-	for _, id := range ids { // without s.mu, which hooks of the runtime lock
+	for id := range s.containers.copyContainers() {
 		if _, exists := s.runtime.Container(id); !exists {
 			s.kernel.machine.RemoveFiles(id)
-			s.mu.Lock()
-			delete(s.containers, id)
-			s.mu.Unlock()
+			s.containers.removeContainer(id)
 		}
 	}
 }
@@ -95,7 +125,7 @@ func (s *simulatedRuntime) forgetRemoved() {
 // updateLimits writes the resources of a container, which an update has changed, to its cgroup.
 func (s *simulatedRuntime) updateLimits(ctx context.Context, id string) error {
 	c, ok := s.runtime.Container(id)
-	started := s.findContainer(id)
+	started := s.containers.findContainer(id)
 	if !ok || started == nil {
 		return nil
 	}
@@ -123,7 +153,7 @@ func (s *simulatedRuntime) scriptFor(config *cri.ContainerConfig) critest.Script
 		s.startProcess(pod, identity, c, &b)
 	}
 	script.Exited = func(c cri.Container) {
-		if found := s.findContainer(c.ID); found != nil {
+		if found := s.containers.findContainer(c.ID); found != nil {
 			s.kernel.endProcess(s.ctx, c.ID, found.cgroup)
 		}
 		s.exited(identity, name, c.ExitCode)
@@ -143,9 +173,7 @@ func (s *simulatedRuntime) scriptFor(config *cri.ContainerConfig) critest.Script
 // container may have exited meanwhile: then the process ends at once.
 func (s *simulatedRuntime) startProcess(pod *corev1.Pod, identity cri.PodIdentity, c cri.Container, b *Behavior) {
 	cgroup := cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), identity.UID).Join(c.ID)
-	s.mu.Lock()
-	s.containers[c.ID] = &simulatedContainer{pod: identity, name: c.Name, cgroup: cgroup}
-	s.mu.Unlock()
+	s.containers.addContainer(c.ID, &simulatedContainer{pod: identity, name: c.Name, cgroup: cgroup})
 	limits, err := crilimits.Convert(c.Resources)
 	if err == nil {
 		p := machine.Process{Cgroup: cgroup, Name: c.ID}
@@ -164,29 +192,22 @@ func (s *simulatedRuntime) startProcess(pod *corev1.Pod, identity cri.PodIdentit
 
 // endContainer makes the container of a killed process exit.
 func (s *simulatedRuntime) endContainer(p cgroupstest.KilledProc) {
-	c := s.findContainer(p.Name)
+	c := s.containers.findContainer(p.Name)
 	if c == nil {
 		return // a process of the system
 	}
 	exit := critest.Exit{Code: 137}
 	if p.Cause != cgroupstest.CauseKill {
-		s.report(c.pod, p)
+		s.report(c, p)
 		exit.Reason = "OOMKilled"
 	}
 	_ = s.runtime.KillWith(p.Name, exit) // fails if the container has exited
 }
 
-// findContainer returns the started container with this ID, or nil.
-func (s *simulatedRuntime) findContainer(id string) *simulatedContainer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.containers[id]
-}
-
 // defaultLatency returns the latency of a call to a runtime, as measured with containerd on two CPUs: 250 ms for a sandbox, 60 ms to
-// create and to start a container, 20 ms to stop or to remove anything, and 3 ms for all other calls, each up to a fifth more or less. Equal
-// arguments yield equal latencies.
-func defaultLatency(seed uint64, at time.Time, op, id string) time.Duration {
+// create and to start a container, and 20 ms to stop or to remove anything, each up to a fifth more or less, and 3 ms for all other calls.
+// Equal arguments yield equal latencies.
+func defaultLatency(seed uint64, op, id string) time.Duration {
 	mean := 3 * time.Millisecond
 	switch op {
 	case "RunPodSandbox":
@@ -195,9 +216,11 @@ func defaultLatency(seed uint64, at time.Time, op, id string) time.Duration {
 		mean = 60 * time.Millisecond
 	case "StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox":
 		mean = 20 * time.Millisecond
+	default:
+		return mean
 	}
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(op + "\x00" + id))
-	random := rand.New(rand.NewPCG(seed^hash.Sum64(), uint64(at.UnixNano())))
+	random := rand.New(rand.NewPCG(seed, hash.Sum64()))
 	return time.Duration(float64(mean) * (0.8 + 0.4*random.Float64()))
 }

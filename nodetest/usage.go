@@ -27,18 +27,44 @@ type Usage struct {
 // fileSize is the mean size of a file: a directory has an inode for each.
 const fileSize = 64 << 10
 
-// demand returns the demand of a process at an age. Its container owns the writable layer and the logs, the pod with this UID the
+// amounts are the amounts of a usage at one age.
+type amounts struct {
+	evaluated bool
+	changed   bool // the last evaluation has changed an amount
+	scalar    [6]float64
+	volumes   []float64 // in the order of names
+	names     []string  // of the volumes, sorted
+}
+
+// evaluate evaluates the curves of u at an age. It reports whether an amount has changed, which is true for the first evaluation.
+func (a *amounts) evaluate(u *Usage, age time.Duration) (changed bool) {
+	if !a.evaluated {
+		a.names = slices.Sorted(maps.Keys(u.Volumes))
+		a.volumes = make([]float64, len(a.names))
+	}
+	scalar := [...]float64{u.CPU.at(age), u.Memory.at(age), u.Cache.at(age), u.Tasks.at(age), u.Layer.at(age), u.Logs.at(age)}
+	a.changed = !a.evaluated || scalar != a.scalar
+	a.scalar, a.evaluated = scalar, true
+	for i, name := range a.names {
+		amount := u.Volumes[name].at(age)
+		a.changed = a.changed || amount != a.volumes[i]
+		a.volumes[i] = amount
+	}
+	return a.changed
+}
+
+// demand returns the demand of a process with these amounts. Its container owns the writable layer and the logs, the pod with this UID the
 // volumes.
-func (u *Usage) demand(age time.Duration, container, uid string) machine.Demand {
-	d := machine.Demand{CPU: min(u.CPU.at(age), maxCPUs), Memory: toBytes(u.Memory.at(age)), Cache: toBytes(u.Cache.at(age)), Tasks: int(min(u.Tasks.at(age), maxTasks))}
+func (a *amounts) demand(u *Usage, container, uid string) machine.Demand {
+	d := machine.Demand{CPU: min(a.scalar[0], maxCPUs), Memory: toBytes(a.scalar[1]), Cache: toBytes(a.scalar[2]), Tasks: int(min(a.scalar[3], maxTasks))}
 	if u.Layer != nil {
-		d.Files = append(d.Files, directory(machine.ImageDisk, container, layerDirectory, u.Layer.at(age)))
+		d.Files = append(d.Files, directory(machine.ImageDisk, container, layerDirectory, a.scalar[4]))
 	}
 	if u.Logs != nil {
-		d.Files = append(d.Files, directory(machine.NodeDisk, container, logsDirectory, u.Logs.at(age)))
+		d.Files = append(d.Files, directory(machine.NodeDisk, container, logsDirectory, a.scalar[5]))
 	}
-	for _, name := range slices.Sorted(maps.Keys(u.Volumes)) {
-		d.Files = append(d.Files, directory(machine.NodeDisk, uid, volumeDirectory+name, u.Volumes[name].at(age)))
+	for i, name := range a.names {
+		d.Files = append(d.Files, directory(machine.NodeDisk, uid, volumeDirectory+name, a.volumes[i]))
 	}
 	return d
 }
