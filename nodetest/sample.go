@@ -91,7 +91,7 @@ func (m *measurer) sample(ctx context.Context, age time.Duration, pods []*corev1
 // samplePod returns the sample of a pod without its use of disks.
 func (m *measurer) samplePod(ctx context.Context, pod *corev1.Pod) PodSample {
 	p := PodSample{
-		Name: pod.Namespace + "/" + pod.Name, Class: qos.StatusClass(pod), Phase: pod.Status.Phase, Ready: isReady(pod),
+		Name: pod.Namespace + "/" + pod.Name, Class: qos.StatusClass(pod), Phase: pod.Status.Phase, Ready: isPodReady(pod),
 		CPURequest: float64(qos.CPURequest(pod)) / 1000, MemoryRequest: qos.MemoryRequest(pod),
 	}
 	if milli, limited := qos.CPULimit(pod); limited {
@@ -107,8 +107,8 @@ func (m *measurer) samplePod(ctx context.Context, pod *corev1.Pod) PodSample {
 	return p
 }
 
-// isReady reports whether the Ready condition of a pod is true.
-func isReady(pod *corev1.Pod) bool {
+// isPodReady reports whether the Ready condition of a pod is true.
+func isPodReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
