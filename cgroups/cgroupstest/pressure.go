@@ -10,8 +10,11 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// pressures holds the pressure of CPU, memory and IO; nil: not set.
-type pressures [3]*cgroups.Pressure
+// numPressures is the number of resources with pressure: 0 CPU, 1 memory, 2 IO.
+const numPressures = 3
+
+// pressures holds the pressure of each resource; nil: not set.
+type pressures [numPressures]*cgroups.Pressure
 
 // SetPressure sets the pressure of resource, "cpu", "memory" or "io", in a V2 cgroup. A cgroup without a value shows the maximum
 // of its children, the least that a kernel would show.
@@ -22,33 +25,40 @@ func (t *Tree) SetPressure(p cgroups.Path, resource string, pressure cgroups.Pre
 			return &fileError{resource + ".pressure", syscall.ENOENT}
 		}
 		n.pressure[i] = &pressure
-		for c := range n.selfAndAncestors() {
-			c.hasPressure = true
-		}
+		n.markPressure(i)
 		t.firePressure()
 		return nil
 	})
 }
 
 // currentPressure returns the pressure of n, which includes its descendants. Unset values are zero.
-func (n *node) currentPressure() (all pressures) {
+func (n *node) currentPressure() *[numPressures]cgroups.Pressure {
+	var all [numPressures]cgroups.Pressure
 	for i := range all {
-		all[i] = &cgroups.Pressure{}
+		all[i] = n.pressureOf(i)
 	}
-	if n.hasPressure {
+	return &all
+}
+
+// pressureOf returns the pressure of n for one resource.
+func (n *node) pressureOf(resource int) (p cgroups.Pressure) {
+	if set := n.pressure[resource]; set != nil {
+		return *set
+	}
+	if n.hasPressure[resource] {
 		for _, c := range n.children {
-			below := c.currentPressure()
-			for i, p := range all {
-				p.Some, p.Full = maxPressure(p.Some, below[i].Some), maxPressure(p.Full, below[i].Full)
-			}
+			below := c.pressureOf(resource)
+			p.Some, p.Full = maxPressure(p.Some, below.Some), maxPressure(p.Full, below.Full)
 		}
 	}
-	for i, p := range n.pressure {
-		if p != nil {
-			*all[i] = *p
-		}
+	return p
+}
+
+// markPressure records that n or its descendant has pressure of a resource.
+func (n *node) markPressure(resource int) {
+	for c := range n.selfAndAncestors() {
+		c.hasPressure[resource] = true
 	}
-	return all
 }
 
 func maxPressure(a, b cgroups.PressureLine) cgroups.PressureLine {

@@ -57,9 +57,7 @@ func (n *node) addStall(resource int, some, full float64, d time.Duration) {
 		}
 		p = &cgroups.Pressure{}
 		n.pressure[resource] = p
-		for c := range n.selfAndAncestors() {
-			c.hasPressure = true
-		}
+		n.markPressure(resource)
 	}
 	addFraction(&p.Some, some, d)
 	addFraction(&p.Full, full, d)

@@ -109,11 +109,11 @@ type node struct {
 	hadChildren bool    // it has or had children, so that its controllers are enabled
 	frozen      bool    // frozen itself; ancestors may be frozen too
 	limits      limits
-	cache       int64            // bytes of page cache without descendants
-	active      int64            // active part of cache
-	hugetlb     map[string]int64 // bytes of huge pages without descendants
-	pressure    pressures        // values set by SetPressure
-	hasPressure bool             // SetPressure was called for this cgroup or a descendant
+	cache       int64              // bytes of page cache without descendants
+	active      int64              // active part of cache
+	hugetlb     map[string]int64   // bytes of huge pages without descendants
+	pressure    pressures          // values set by SetPressure or Schedule
+	hasPressure [numPressures]bool // this cgroup or a descendant has a value
 	usage       usage
 	cpu         cpuShare      // of the last Schedule call
 	resumes     bool          // it was throttled at the end of the last period, or all its threads were

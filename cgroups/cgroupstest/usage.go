@@ -154,6 +154,6 @@ func (t *Tree) toStats(cgroup *node) cgroups.Stats {
 		return s
 	}
 	p := cgroup.currentPressure()
-	s.CPU.Pressure, s.Memory.Pressure, s.IO.Pressure = p[0], p[1], p[2]
+	s.CPU.Pressure, s.Memory.Pressure, s.IO.Pressure = &p[0], &p[1], &p[2]
 	return s
 }

@@ -104,7 +104,7 @@ func (n *node) stallTime(trigger cgroups.Trigger) time.Duration {
 	if i < 0 {
 		return 0
 	}
-	p := n.currentPressure()[i]
+	p := n.pressureOf(i)
 	if trigger.Full {
 		return p.Full.Total
 	}
