@@ -9,4 +9,4 @@ import "time"
 func (s *Set) Results() map[Key]Value { return s.allResults() }
 
 // Trigger returns the state with a probe due now.
-func (s State) Trigger(now time.Time) State { return s.triggerProbe(now) }
+func (s State) Trigger(now time.Time) State { return s.TriggerProbe(now) }

@@ -99,7 +99,7 @@ func (l *loop) runDueWork(ctx context.Context) time.Duration {
 	now := time.Now()
 	for k := range r.triggers {
 		if e := l.entries[k]; e != nil && !e.waiting {
-			e.state = e.state.triggerProbe(now)
+			e.state = e.state.TriggerProbe(now)
 			l.reschedule(e)
 		}
 	}

@@ -150,9 +150,9 @@ func (s State) earliestProbeTime(now time.Time) time.Time {
 	return maxTime(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.earliestProbe)
 }
 
-// triggerProbe returns the state in which the next probe is due now. Further probes follow after each period. If the
+// TriggerProbe returns the state in which the next probe is due now. Further probes follow after each period. If the
 // container cannot be probed, it returns s unchanged.
-func (s State) triggerProbe(now time.Time) State {
+func (s State) TriggerProbe(now time.Time) State {
 	if s.probable {
 		s.nextTick = s.earliestProbeTime(now)
 	}
