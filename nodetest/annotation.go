@@ -38,8 +38,8 @@ const AnnotationUsage = "nodetest/usage"
 // maxUsageText bounds the text of an annotation.
 const maxUsageText = 16 << 10
 
-// behaviorOf returns the behavior in the annotations of pod for a container.
-func behaviorOf(pod *corev1.Pod, container string, seed uint64) (Behavior, error) {
+// parseAnnotations returns the behavior in the annotations of pod for a container.
+func parseAnnotations(pod *corev1.Pod, container string, seed uint64) (Behavior, error) {
 	key := AnnotationUsage + "." + container
 	text, ok := pod.Annotations[key]
 	if !ok {

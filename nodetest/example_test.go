@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"time"
 
 	"github.com/seed81659283/nodeagent/agent"
@@ -18,29 +19,27 @@ import (
 
 // Three pods share a node for ten minutes: which is throttled, evicted or killed?
 func Example() {
-	fmt.Println(nodetest.Simulate(func(ctx context.Context) error {
-		n, err := nodetest.Open(ctx, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30}})
-		if err != nil {
-			return err
-		}
-		defer n.Close()
-		err = n.Add(
-			nodetest.NewPod("web", nodetest.Resources{CPU: "500m", CPULimit: "500m", Memory: "1Gi", MemoryLimit: "1Gi"}, "cpu=1 memory=256Mi"),
-			nodetest.NewPod("leak", nodetest.Resources{Memory: "100Mi"}, "memory=ramp(100Mi,8Gi,10m)"),
-			nodetest.NewPod("greedy", nodetest.Resources{MemoryLimit: "200Mi"}, "memory=steps(100Mi@0s,300Mi@6m)"),
-		)
-		n.Advance(10 * time.Minute)
-		web, _ := n.Stats("web")
-		fmt.Println("web was throttled for", time.Duration(web.CPU.ThrottledTime).Round(time.Minute))
-		fmt.Println("evicted:", n.Log().Evicted())
-		fmt.Println("killed:", n.Log().OOMKilled())
-		return err
-	}))
+	n, err := nodetest.NewLoop(context.Background(), nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = n.Add(
+		nodetest.NewPod("web", nodetest.Resources{CPU: "500m", CPULimit: "500m", Memory: "1Gi", MemoryLimit: "1Gi"}, "cpu=1 memory=256Mi"),
+		nodetest.NewPod("leak", nodetest.Resources{Memory: "100Mi"}, "memory=ramp(100Mi,8Gi,10m)"),
+		nodetest.NewPod("greedy", nodetest.Resources{MemoryLimit: "200Mi"}, "memory=steps(100Mi@0s,300Mi@6m)"),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	n.Advance(10 * time.Minute)
+	web, _ := n.Stats("web")
+	fmt.Println("web was throttled for", time.Duration(web.CPU.ThrottledTime).Round(time.Minute))
+	fmt.Println("evicted:", n.Log().Evicted())
+	fmt.Println("killed:", n.Log().OOMKilled())
 	// Output:
 	// web was throttled for 5m0s
 	// evicted: [default/leak]
 	// killed: [default/greedy/main]
-	// <nil>
 }
 
 // largestFirst is an eviction ranking of a study: the pod with the largest memory is evicted first, whatever it requests.
@@ -54,29 +53,22 @@ func Example_evictionStudy() {
 		name   string
 		ranker func(eviction.Layout) eviction.EvictionRanker
 	}{{"kubelet", nil}, {"largest first", largestFirst}} {
-		err := nodetest.Simulate(func(ctx context.Context) error {
-			n, err := nodetest.Open(ctx, nodetest.Options{
-				Machine: machine.Spec{Memory: 8 << 30}, Adjust: func(o *agent.Options) { o.Ranker = study.ranker },
-			})
-			if err != nil {
-				return err
-			}
-			defer n.Close()
-			err = n.Add(
-				nodetest.NewPod("database", nodetest.Resources{Memory: "6Gi"}, "memory=5500Mi"),
-				nodetest.NewPod("batch", nodetest.Resources{}, "memory=ramp(0,4Gi,5m)"),
-			)
-			n.Advance(10 * time.Minute)
-			fmt.Println(study.name, n.Log().Evicted())
-			return err
+		n, err := nodetest.NewLoop(context.Background(), nodetest.Options{
+			Machine: machine.Spec{Memory: 8 << 30}, Adjust: func(o *agent.Options) { o.Ranker = study.ranker },
 		})
 		if err != nil {
-			fmt.Println(err)
+			log.Fatal(err)
 		}
+		err = n.Add(
+			nodetest.NewPod("database", nodetest.Resources{Memory: "6Gi"}, "memory=5500Mi"),
+			nodetest.NewPod("batch", nodetest.Resources{}, "memory=ramp(0,4Gi,5m)"),
+		)
+		n.Advance(10 * time.Minute)
+		fmt.Println(study.name, n.Log().Evicted(), err)
 	}
 	// Output:
-	// kubelet [default/batch]
-	// largest first [default/database]
+	// kubelet [default/batch] <nil>
+	// largest first [default/database] <nil>
 }
 
 // A test of a scheduler: its decision places pods on two nodes, whose evictions judge it.
@@ -178,29 +170,22 @@ func Example_chaos() {
 // A demonstration for a lecture: two pods that want all of the CPU time share it as they request it, also when one has a limit.
 func Example_lecture() {
 	for _, limit := range []string{"", "200m"} {
-		err := nodetest.Simulate(func(ctx context.Context) error {
-			n, err := nodetest.Open(ctx, nodetest.Options{Machine: machine.Spec{CPUs: 1}})
-			if err != nil {
-				return err
-			}
-			defer n.Close()
-			err = n.Add(
-				nodetest.NewPod("small", nodetest.Resources{CPU: "100m"}, "cpu=1"),
-				nodetest.NewPod("large", nodetest.Resources{CPU: "200m", CPULimit: limit}, "cpu=1"),
-			)
-			n.Advance(time.Hour)
-			for _, name := range []string{"small", "large"} {
-				s, _ := n.Stats(name)
-				fmt.Printf("%s %.0f %%  ", name, 100*time.Duration(s.CPU.Usage).Hours())
-			}
-			fmt.Printf("limit %q\n", limit)
-			return err
-		})
+		n, err := nodetest.NewLoop(context.Background(), nodetest.Options{Machine: machine.Spec{CPUs: 1}})
 		if err != nil {
-			fmt.Println(err)
+			log.Fatal(err)
 		}
+		err = n.Add(
+			nodetest.NewPod("small", nodetest.Resources{CPU: "100m"}, "cpu=1"),
+			nodetest.NewPod("large", nodetest.Resources{CPU: "200m", CPULimit: limit}, "cpu=1"),
+		)
+		n.Advance(time.Hour)
+		for _, name := range []string{"small", "large"} {
+			s, _ := n.Stats(name)
+			fmt.Printf("%s %.0f %%  ", name, 100*time.Duration(s.CPU.Usage).Hours())
+		}
+		fmt.Printf("limit %q %v\n", limit, err)
 	}
 	// Output:
-	// small 37 %  large 63 %  limit ""
-	// small 80 %  large 20 %  limit "200m"
+	// small 37 %  large 63 %  limit "" <nil>
+	// small 80 %  large 20 %  limit "200m" <nil>
 }

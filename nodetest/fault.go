@@ -88,9 +88,12 @@ func (n *Node) applyFault(ctx context.Context, op, id string) error {
 func (n *Node) CutNetwork(cut bool) { n.api.SetUnavailable(cut) }
 
 // FillDisk writes files of this size to a disk of the machine that belong to no pod. Zero removes them.
-func (n *Node) FillDisk(disk machine.DiskName, bytes int64) {
-	n.kernel.advance()
-	n.kernel.machine.WriteFiles(machine.Files{Disk: disk, Owner: "system", Directory: "fill", Bytes: bytes, Inodes: min(bytes, 1)})
+func (n *Node) FillDisk(disk machine.DiskName, bytes int64) { fillDisk(n.kernel, disk, bytes) }
+
+// fillDisk writes files of this size that belong to no pod.
+func fillDisk(k *kernel, disk machine.DiskName, bytes int64) {
+	k.advance()
+	k.machine.WriteFiles(machine.Files{Disk: disk, Owner: "system", Directory: "fill", Bytes: bytes, Inodes: min(bytes, 1)})
 }
 
 // RestartAgent kills the agent and starts a new one after the time down. The containers run on.

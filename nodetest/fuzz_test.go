@@ -57,30 +57,42 @@ func FuzzNode(f *testing.F) {
 		if len(pods) == 0 {
 			return
 		}
-		synctest.Test(t, func(t *testing.T) {
-			n := nodetest.New(t, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30, Tasks: 2000, Disk: machine.Disk{Bytes: 4 << 30}}})
-			for _, p := range pods {
-				require.NoError(t, n.Add(nodetest.NewPod(p.name, p.resources, p.usage)))
-			}
-			for range 12 {
-				n.Advance(30 * time.Second)
-				s, err := n.Machine().Cgroups().Stats(t.Context(), "")
-				require.NoError(t, err)
-				assert.LessOrEqual(t, s.Memory.Current, uint64(4<<30))
-				assert.LessOrEqual(t, s.Pids.Current, uint64(2000))
-				assert.LessOrEqual(t, time.Duration(s.CPU.Usage), 2*n.Age()+time.Millisecond)
-			}
-			log := n.Log()
-			for _, e := range log.Match("", nodetest.KindEvent, "Evicted") {
-				i := slices.IndexFunc(pods, func(p randomPod) bool { return "default/"+p.name == e.Pod })
-				assert.False(t, pods[i].guaranteed && strings.Contains(e.Message, "memory"), "%v", e)
-			}
-			for _, e := range log.Match("", nodetest.KindExit, "137") {
-				explained := slices.ContainsFunc(log, func(o nodetest.Entry) bool {
-					return o.Pod == e.Pod && o.At <= e.At && (o.Kind == nodetest.KindOOM || o.Reason == "Killing")
-				})
-				assert.True(t, explained, "%v", e)
-			}
-		})
+		o := nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30, Tasks: 2000, Disk: machine.Disk{Bytes: 4 << 30}}}
+		l, err := nodetest.NewLoop(t.Context(), o)
+		require.NoError(t, err)
+		checkInvariants(t, l, pods)
+		synctest.Test(t, func(t *testing.T) { checkInvariants(t, nodetest.New(t, o), pods) })
 	})
+}
+
+// checkInvariants runs pods on a node for six minutes.
+func checkInvariants(t *testing.T, n interface {
+	simulated
+	Machine() *machine.Machine
+	Age() time.Duration
+}, pods []randomPod,
+) {
+	t.Helper()
+	for _, p := range pods {
+		require.NoError(t, n.Add(nodetest.NewPod(p.name, p.resources, p.usage)))
+	}
+	for range 12 {
+		n.Advance(30 * time.Second)
+		s, err := n.Machine().Cgroups().Stats(t.Context(), "")
+		require.NoError(t, err)
+		assert.LessOrEqual(t, s.Memory.Current, uint64(4<<30))
+		assert.LessOrEqual(t, s.Pids.Current, uint64(2000))
+		assert.LessOrEqual(t, time.Duration(s.CPU.Usage), 2*n.Age()+time.Millisecond)
+	}
+	log := n.Log()
+	for _, e := range log.Match("", nodetest.KindEvent, "Evicted") {
+		i := slices.IndexFunc(pods, func(p randomPod) bool { return "default/"+p.name == e.Pod })
+		assert.False(t, pods[i].guaranteed && strings.Contains(e.Message, "memory"), "%v", e)
+	}
+	for _, e := range log.Match("", nodetest.KindExit, "137") {
+		explained := slices.ContainsFunc(log, func(o nodetest.Entry) bool {
+			return o.Pod == e.Pod && o.At <= e.At && (o.Kind == nodetest.KindOOM || o.Reason == "Killing")
+		})
+		assert.True(t, explained, "%v", e)
+	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodestatus"
-	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
@@ -77,9 +76,9 @@ func Open(ctx context.Context, options Options) (*Node, error) {
 		return nil, err
 	}
 	r := n.runtime
-	r.ctx, r.kernel, r.pod, r.behave, r.fault, r.latency = ctx, n.kernel, n.pod, n.behave, n.applyFault, n.options.Latency
+	r.ctx, r.kernel, r.pod, r.behave, r.fault, r.latency = ctx, n.kernel, n.pod, n.options.behaviorOf, n.applyFault, n.options.Latency
 	r.report, r.exited = n.log.recordOOM, n.log.recordExit
-	if err := n.startSystem(ctx); err != nil {
+	if err := startSystem(ctx, n.kernel, &n.options.System); err != nil {
 		return nil, err
 	}
 	if err := n.startAgent(ctx); err != nil {
@@ -139,9 +138,9 @@ func (n *Node) stopAgent() error {
 }
 
 // startSystem starts the process of Options.System.
-func (n *Node) startSystem(ctx context.Context) error {
+func startSystem(ctx context.Context, k *kernel, usage *Usage) error {
 	const system = "system"
-	return n.kernel.startProcess(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, &n.options.System)
+	return k.startProcess(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, usage)
 }
 
 // noLimit is a number of starts and pulls at the same time that no pod waits for. Which pod waits would depend on the order of goroutines.
@@ -155,10 +154,10 @@ func nodeIP(name string) netip.Addr {
 	return netip.AddrFrom4([4]byte{172, 16 | byte(sum>>16)&15, byte(sum >> 8), byte(sum)})
 }
 
-// agentOptions returns the configuration and the options of the agent.
-func (n *Node) agentOptions() (agent.Config, agent.Options) {
-	config := n.options.Config
-	config.Node.NodeName = n.options.Name
+// nodeConfig returns the configuration of the agent.
+func (o *Options) nodeConfig() agent.Config {
+	config := o.Config
+	config.Node.NodeName = o.Name
 	config.Node.ParallelStarts = cmp.Or(config.Node.ParallelStarts, noLimit) // the default depends on the CPUs of this computer
 	if config.Kubelet.MaxParallelImagePulls == nil {
 		config.Kubelet.MaxParallelImagePulls = new(int32(noLimit))
@@ -166,14 +165,15 @@ func (n *Node) agentOptions() (agent.Config, agent.Options) {
 	if len(config.Kubelet.ClusterDNS) == 0 {
 		config.Kubelet.ClusterDNS = []string{"10.96.0.10"} // otherwise each pod gets a warning
 	}
-	spec := n.kernel.machine.Spec()
-	host := nodestatus.Fixed{
-		Info: hardware.Info{
-			MachineID: n.options.Name, SystemUUID: n.options.Name, BootID: fmt.Sprint(n.options.Name, "-", n.boots), OSImage: "nodetest", CPUs: spec.CPUs,
-			Memory: spec.Memory, Swap: spec.Swap, RootFS: spec.Disk.Bytes,
-		},
-		IPs: []netip.Addr{nodeIP(n.options.Name)},
-	}
+	return config
+}
+
+// agentOptions returns the configuration and the options of the agent.
+func (n *Node) agentOptions() (agent.Config, agent.Options) {
+	config := n.options.nodeConfig()
+	info := hostInfo(n.options.Name, n.kernel.machine.Spec())
+	info.BootID = fmt.Sprint(n.options.Name, "-", n.boots)
+	host := nodestatus.Fixed{Info: info, IPs: []netip.Addr{nodeIP(n.options.Name)}}
 	o := agent.Options{
 		Logger: n.options.Logger, Runtime: n.runtime.intercepted(), Machine: host, Hosts: host, Ephemeral: true, API: n.api.Config(),
 		Cgroups: cgroupDriver{Tree: n.kernel.machine.Cgroups(), kernel: n.kernel}, Volumes: &volumes{kernel: n.kernel},
@@ -269,17 +269,4 @@ func (n *Node) pod(uid string) *corev1.Pod {
 		return nil
 	}
 	return found.(*podPair).listed
-}
-
-// behave returns the behavior of a container.
-func (n *Node) behave(pod *corev1.Pod, container string) Behavior {
-	b, ok := n.options.Behave(pod, container)
-	if ok {
-		return b
-	}
-	b, err := behaviorOf(pod, container, n.options.Seed)
-	if err != nil { // reported with the first start
-		b = Behavior{StartError: err}
-	}
-	return b
 }

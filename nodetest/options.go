@@ -83,3 +83,16 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
+
+// behaviorOf returns the behavior of a container: that of Behave, or else of the annotations.
+func (o *Options) behaviorOf(pod *corev1.Pod, container string) Behavior {
+	b, ok := o.Behave(pod, container)
+	if ok {
+		return b
+	}
+	b, err := parseAnnotations(pod, container, o.Seed)
+	if err != nil { // reported with the first start
+		b = Behavior{StartError: err}
+	}
+	return b
+}

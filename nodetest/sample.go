@@ -67,6 +67,20 @@ func (n *Node) Sample() Sample {
 	return m.sample(n.ctx, n.Age(), pods)
 }
 
+// Sample returns the usage of the node and of its pods now.
+func (l *Loop) Sample() Sample {
+	pods := make([]*corev1.Pod, len(l.pods))
+	for i, p := range l.pods {
+		pods[i] = p.pod
+		if p.shown != nil {
+			copied := *p.pod
+			copied.Status = *p.shown
+			pods[i] = &copied
+		}
+	}
+	return l.measurer.sample(l.ctx, l.Age(), pods)
+}
+
 // sample returns the usage of the node and of these pods, at this age of the node.
 func (m *measurer) sample(ctx context.Context, age time.Duration, pods []*corev1.Pod) Sample {
 	m.kernel.advance()

@@ -18,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/internal/scriptlines"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
@@ -25,10 +26,11 @@ import (
 // updateVariable is the environment variable that makes RunScripts write the actual output to the scripts.
 const updateVariable = "NODETEST_UPDATE"
 
-// RunScripts plays each script in the files that match pattern as a subtest, in a bubble of testing/synctest. A script has commands, and below
-// each command its expected output in lines that begin with ">". A subtest fails if the actual output differs.
+// RunScripts plays each script in the files that match pattern as a subtest, twice: with a [Loop], and with a [Node] in a bubble of
+// testing/synctest. A script has commands, and below each command its expected output in lines that begin with ">". A subtest fails if the
+// output of one of the two differs.
 //
-// If the environment variable NODETEST_UPDATE is set, the actual output is written to the files instead.
+// If the environment variable NODETEST_UPDATE is set, the output of the Node is written to the files instead.
 //
 // A file is a single script, or a comment followed by scripts that each begin with a line "-- NAME --". [PlayScript] describes the commands.
 func RunScripts(t *testing.T, pattern string) {
@@ -60,21 +62,28 @@ func RunScripts(t *testing.T, pattern string) {
 	}
 }
 
-// checkScript plays a script and fails the test if its output differs. It returns the script with the actual output.
+// checkScript plays a script with both kinds of nodes, and fails the test if an output differs. It returns the script with the output of a Node.
 func checkScript(t *testing.T, script string) (actual string) {
 	t.Helper()
+	var log Log
 	synctest.Test(t, func(t *testing.T) {
-		var log Log
-		actual, log = PlayScript(t.Context(), script)
-		if actual != script && os.Getenv(updateVariable) == "" {
-			t.Errorf("want\n%s\ngot\n%s\nlog of the node:\n%s", script, actual, log)
-		}
+		actual, log = playScript(t.Context(), script, openNode)
 	})
+	want := script
+	if os.Getenv(updateVariable) != "" {
+		want = actual
+	}
+	if actual != want {
+		t.Errorf("want\n%s\ngot of a Node\n%s\nlog of the node:\n%s", want, actual, log)
+	}
+	if actual, log := PlayScript(t.Context(), script); actual != want {
+		t.Errorf("want\n%s\ngot of a Loop\n%s\nlog of the node:\n%s", want, actual, log)
+	}
 	return actual
 }
 
-// PlayScript plays a script in the time of package time, and returns it with its actual output, and the log of its node. A command that fails
-// has the error as its output. Blank lines and comments, which begin with "#", have no effect. The commands before the first pod describe the node:
+// PlayScript plays a script with a [Loop], and returns it with its actual output, and the log of its node. A command that fails
+// has the error as its output. If ctx ends, time no longer passes. Blank lines and comments, which begin with "#", have no effect. The commands before the first pod describe the node:
 //
 //	machine cpus=2 memory=4Gi swap=1Gi disk=50Gi tasks=1000     Options.Machine
 //	system memory=500Mi cpu=0.1                                 Options.System
@@ -99,7 +108,49 @@ func checkScript(t *testing.T, script string) (actual string) {
 //	cpu POD, memory POD                 usage and throttled time; working set and limit
 //	node                                memory available, and CPU time used
 func PlayScript(ctx context.Context, script string) (actual string, log Log) {
-	p := &player{ctx: ctx}
+	return playScript(ctx, script, openLoop)
+}
+
+// scriptNode is a node that a script acts on: a Node or a Loop.
+type scriptNode interface {
+	Add(pods ...*corev1.Pod) error
+	Delete(name string) error
+	Advance(d time.Duration)
+	Age() time.Duration
+	Log() Log
+	Stats(name string) (cgroups.Stats, error)
+	Machine() *machine.Machine
+	Inject(f Fault) (remove func())
+	RestartAgent(down time.Duration) error
+	Reboot(down time.Duration) error
+	CutNetwork(cut bool)
+	FillDisk(disk machine.DiskName, bytes int64)
+}
+
+// opener starts a node. The caller calls stop at the end.
+type opener func(ctx context.Context, o Options) (node scriptNode, stop func(), err error)
+
+// openNode starts a Node.
+func openNode(ctx context.Context, o Options) (scriptNode, func(), error) {
+	n, err := Open(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return n, func() { _ = n.Close() }, nil // the script shows what is wrong
+}
+
+// openLoop starts a Loop.
+func openLoop(ctx context.Context, o Options) (scriptNode, func(), error) {
+	l, err := NewLoop(ctx, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, func() {}, nil
+}
+
+// playScript plays a script with the node that open starts, see PlayScript.
+func playScript(ctx context.Context, script string, open opener) (actual string, log Log) {
+	p := &player{ctx: ctx, open: open}
 	actual = scriptlines.Lines(script, ">", func(out *strings.Builder, words []string) {
 		p.out = out
 		if err := p.playCommand(words[0], words[1:]); err != nil {
@@ -108,16 +159,18 @@ func PlayScript(ctx context.Context, script string) (actual string, log Log) {
 	})
 	if p.node != nil {
 		log = p.node.Log()
-		_ = p.node.Close() // the script shows what is wrong
+		p.stop()
 	}
 	return actual, log
 }
 
 // player plays a script.
 type player struct {
-	ctx     context.Context //nolint:containedctx // of one PlayScript call
+	ctx     context.Context //nolint:containedctx // of one playScript call
+	open    opener
 	options Options
-	node    *Node // nil until the first command that needs it
+	node    scriptNode // nil until the first command that needs it
+	stop    func()     // stops node
 	out     *strings.Builder
 	repair  []func() // removes the faults
 }
@@ -147,7 +200,7 @@ func (p *player) playCommand(command string, args []string) error {
 	}
 	if p.node == nil {
 		var err error
-		if p.node, err = Open(p.ctx, p.options); err != nil {
+		if p.node, p.stop, err = p.open(p.ctx, p.options); err != nil {
 			return err
 		}
 	}

@@ -69,3 +69,27 @@ func ExampleMachine_RemoveFiles() {
 	// <nil> 724 MiB of logs
 	// 300 MiB used
 }
+
+// A long run takes one step while no demand changes, unless a process still waits for memory or a full disk.
+func ExampleMachine_Settled() {
+	m, err := machine.New(machine.Spec{CPUs: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pid, err := m.Start(machine.Process{Name: "worker"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(m.SetDemand(pid, machine.Demand{CPU: 1, Memory: 1 << 30}), m.Settled())
+	m.Step(time.Second)
+	fmt.Println(m.Settled())
+	m.Step(time.Hour)
+	s, err := m.Cgroups().Stats(context.Background(), "")
+	fmt.Println(time.Duration(s.CPU.Usage), err)
+	// Output:
+	// <nil> false
+	// true
+	// 1h0m1s <nil>
+}

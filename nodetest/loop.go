@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/seed81659283/nodeagent/agent"
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podapi"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// Loop is a simulated node whose time is a queue of events. It calls the decisions of the engines, such as plan.Decide of package lifecycle and
+// eviction.Policy.Decide, in the order of time and in the goroutine of its caller. It starts no goroutines, needs no bubble, and simulates an
+// hour of a node in a fraction of the time of a [Node], which runs package agent itself. Both have the same events: a test compares them.
+//
+// A Loop has no API server, and its pods have no lifecycle hooks, config maps, secrets or resource claims. It does not resize pods in place and
+// preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run in parallel.
+type Loop struct {
+	ctx     context.Context //nolint:containedctx // of NewLoop: for the calls of its methods
+	options Options
+	setup   loopSetup
+	queue   eventQueue
+	kernel  *kernel
+	log     recorder
+	faults  faults
+
+	containers registry
+	measurer   measurer
+	pods       []*loopPod // in the order of their creation
+	byUID      map[string]*loopPod
+	created    int // sandboxes, for their addresses
+
+	evictor      loopEvictor
+	agentStarted time.Time
+	agentStarts  int       // number of the present start of the agent
+	ready        bool      // the agent runs and has listed the containers
+	statusRead   time.Time // when the agent has read or will have read the status of the runtime
+	cut          bool      // the network to the API server is cut
+	delayed      []func()  // changes of pods that the agent has not seen because of that
+	classesDue   bool      // the cgroups of the QoS classes are about to be updated
+}
+
+// NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API and Logger must be nil. Options.Adjust may set
+// the Ranker only. Options.Fault and the probes of behaviors must not block. The error names the invalid option.
+//
+// If ctx ends, [Loop.Advance] returns at once.
+func NewLoop(ctx context.Context, options Options) (*Loop, error) {
+	if options.API != nil || options.Logger != nil {
+		return nil, errors.New("nodetest.NewLoop: Options.API and Logger: a Loop has no API server and no logs")
+	}
+	l := &Loop{ctx: ctx, options: options.withDefaults(), byUID: map[string]*loopPod{}}
+	l.queue.now = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	l.log.start(l.clock)
+	var adjusted agent.Options
+	if options.Adjust != nil {
+		options.Adjust(&adjusted)
+	}
+	ranker := adjusted.Ranker
+	if adjusted.Ranker = nil; !reflect.ValueOf(adjusted).IsZero() {
+		return nil, errors.New("nodetest.NewLoop: Options.Adjust sets more than Ranker, which a Loop does not use")
+	}
+	var err error
+	if l.kernel, err = newKernel(options.Machine, l.clock, l.options.Resolution, l.endContainer); err != nil {
+		return nil, err
+	}
+	l.measurer = measurer{name: l.options.Name, kernel: l.kernel, containers: &l.containers}
+	if l.setup, err = newLoopSetup(l.options, l.kernel.machine.Spec(), ranker, l.queue.now); err != nil {
+		return nil, fmt.Errorf("nodetest.NewLoop: %w", err)
+	}
+	if err := startSystem(ctx, l.kernel, &l.options.System); err != nil {
+		return nil, err
+	}
+	l.updateClasses()
+	l.startAgent()
+	l.queue.after(agentDelay+agentPause+l.options.Resolution, l.tick)
+	l.Advance(agentDelay + agentPause)
+	return l, nil
+}
+
+// clock returns the present time of the node.
+func (l *Loop) clock() time.Time { return l.queue.now }
+
+// Advance lets the node run for the duration d. It returns early if the context of NewLoop ends.
+func (l *Loop) Advance(d time.Duration) {
+	until := l.queue.now.Add(max(d, 0))
+	for l.ctx.Err() == nil {
+		e, ok := l.queue.next(until)
+		if !ok {
+			return
+		}
+		e.run()
+		l.kernel.reportKills()
+	}
+}
+
+// tick evaluates the curves of all processes, and then at the next multiple of the resolution.
+func (l *Loop) tick() {
+	l.kernel.evaluate()
+	l.evictor.watchPressure()
+	l.queue.after(l.options.Resolution, l.tick)
+}
+
+// Age returns the time since the start of the node.
+func (l *Loop) Age() time.Duration { return l.log.age() }
+
+// Log returns all entries until now, ordered by time.
+func (l *Loop) Log() Log { return l.log.log() }
+
+// Machine returns the machine of the node, which has run until now.
+func (l *Loop) Machine() *machine.Machine {
+	l.kernel.advance()
+	return l.kernel.machine
+}
+
+// Add creates pods on the node. A pod without a namespace is in default, and a pod without a UID gets namespace-name. The error names the pod
+// and the invalid field, or the field that a Loop does not simulate.
+func (l *Loop) Add(pods ...*corev1.Pod) error {
+	for _, p := range pods {
+		if err := l.addPod(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPod creates one pod.
+func (l *Loop) addPod(pod *corev1.Pod) error {
+	pod = pod.DeepCopy()
+	pod.Namespace, pod.Spec.NodeName = cmp.Or(pod.Namespace, corev1.NamespaceDefault), l.options.Name
+	pod.UID = cmp.Or(pod.UID, types.UID(pod.Namespace+"-"+pod.Name))
+	pod.CreationTimestamp = metav1.NewTime(l.queue.now)
+	podapi.Default(pod)
+	name := pod.Namespace + "/" + pod.Name
+	if err := errors.Join(append(podapi.Validate(pod), podapi.Unsupported(pod)...).ToAggregate(), checkSimulated(pod)); err != nil {
+		return fmt.Errorf("pod %s: %w", name, err)
+	}
+	if _, found := l.find(pod.Namespace, pod.Name); found || l.byUID[string(pod.UID)] != nil {
+		return fmt.Errorf("pod %s: the node has a pod with this name or UID", name)
+	}
+	l.reach(func() { l.startPod(pod) })
+	return nil
+}
+
+// checkSimulated returns an error if pod needs a feature that a Loop does not simulate.
+func checkSimulated(pod *corev1.Pod) error {
+	for i := range pod.Spec.Containers {
+		if pod.Spec.Containers[i].Lifecycle != nil {
+			return fmt.Errorf("container %s has lifecycle hooks, which a Loop does not run", pod.Spec.Containers[i].Name)
+		}
+	}
+	if len(pod.Spec.EphemeralContainers)+len(pod.Spec.SchedulingGates) > 0 {
+		return errors.New("ephemeral containers and scheduling gates are not simulated by a Loop")
+	}
+	return nil
+}
+
+// Delete deletes a pod of namespace default, with its grace period. It does not wait until the pod has terminated.
+func (l *Loop) Delete(name string) error {
+	p, found := l.find(corev1.NamespaceDefault, name)
+	if !found {
+		return fmt.Errorf("pod %s: not found", name)
+	}
+	l.reach(p.markDeleted)
+	return nil
+}
+
+// reach calls change, a change of pods on the API server, when the agent learns of it.
+func (l *Loop) reach(change func()) {
+	if l.cut {
+		l.delayed = append(l.delayed, change)
+		return
+	}
+	change()
+}
+
+// Pod returns a pod of namespace default with its present status, and false if there is none. The caller may change it.
+func (l *Loop) Pod(name string) (*corev1.Pod, bool) {
+	p, found := l.find(corev1.NamespaceDefault, name)
+	if !found {
+		return nil, false
+	}
+	return p.withStatus(), true
+}
+
+// find returns the pod with this name.
+func (l *Loop) find(namespace, name string) (*loopPod, bool) {
+	i := slices.IndexFunc(l.pods, func(p *loopPod) bool { return p.id.Namespace == namespace && p.id.Name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return l.pods[i], true
+}
+
+// Stats returns the usage of a pod of namespace default, see [Node.Stats].
+func (l *Loop) Stats(name string) (cgroups.Stats, error) {
+	p, found := l.find(corev1.NamespaceDefault, name)
+	if !found {
+		return cgroups.Stats{}, fmt.Errorf("pod %s: not found", name)
+	}
+	return podUsage(l.ctx, l.Machine().Cgroups(), p.pod)
+}
+
+// endContainer makes the container of a killed process exit.
+func (l *Loop) endContainer(kill cgroupstest.KilledProc) {
+	started := l.containers.findContainer(kill.Name)
+	if started == nil {
+		return // a process of the system
+	}
+	exit := killedExit
+	if kill.Cause != cgroupstest.CauseKill {
+		l.log.recordOOM(started, kill)
+		exit.Reason = reasonOOMKilled
+	}
+	if p := l.byUID[started.pod.UID]; p != nil {
+		p.exitByID(kill.Name, exit)
+	}
+}
+
+// updateClasses sets the limits of the cgroups of all pods and of the QoS classes.
+func (l *Loop) updateClasses() {
+	l.classesDue = false
+	l.kernel.advance()
+	for _, u := range l.setup.planClasses(l.activePods()) {
+		_ = l.kernel.machine.Cgroups().Apply(l.ctx, u.Path, u.Resources) // fails only if ctx has ended
+	}
+}
+
+// requestClasses updates the cgroups of the QoS classes after the present event.
+func (l *Loop) requestClasses() {
+	if !l.classesDue {
+		l.classesDue = true
+		l.queue.after(0, l.updateClasses)
+	}
+}
+
+// activePods returns the pods that count against the capacity of the node: those that were admitted and have not terminated.
+func (l *Loop) activePods() (active []*corev1.Pod) {
+	for _, p := range l.pods {
+		if p.admitted && !p.hasTerminated() {
+			active = append(active, p.pod)
+		}
+	}
+	return active
+}
+
+// identity returns the identity of a pod.
+func identity(pod *corev1.Pod) cri.PodIdentity {
+	return cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/eviction"
+	"github.com/seed81659283/nodeagent/eviction/podevict"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// loopEvictor is the loop of package eviction in the time of a Loop: it measures the node, calls Policy.Decide and executes the decision.
+type loopEvictor struct {
+	loop       *Loop
+	state      eviction.State
+	conditions []eviction.Condition
+	layout     eviction.Layout
+	summary    *statsapi.Summary // of the last measurement of pods
+	lastPass   time.Time
+	passID     int           // number of the planned pass; earlier ones are cancelled
+	stalled    time.Duration // memory stall time of the machine at the last wake-up
+}
+
+// Times of package eviction and podevict.
+const (
+	minEvictionPeriod = 100 * time.Millisecond
+	wakeStall         = 50 * time.Millisecond // stall time that wakes the evictor
+)
+
+// passAt plans the next pass, in place of the planned one.
+func (e *loopEvictor) passAt(at time.Time) {
+	e.passID++
+	id := e.passID
+	e.loop.queue.schedule(at, func() {
+		if e.passID == id {
+			e.pass()
+		}
+	})
+}
+
+// passSoon plans the next pass as soon as the last one permits.
+func (e *loopEvictor) passSoon() { e.passAt(e.lastPass.Add(minEvictionPeriod)) }
+
+// watchPressure plans a pass if processes have waited for memory since the last one.
+func (e *loopEvictor) watchPressure() {
+	s, err := e.loop.kernel.machine.Cgroups().Sample(e.loop.ctx, "", "", cgroups.PartMemoryPressure)
+	if err != nil || s.Memory.Pressure == nil || s.Memory.Pressure.Some.Total < e.stalled+wakeStall {
+		return
+	}
+	e.stalled = s.Memory.Pressure.Some.Total
+	if e.loop.ready {
+		e.passSoon()
+	}
+}
+
+// pass measures the node and executes the decision.
+func (e *loopEvictor) pass() {
+	l := e.loop
+	e.lastPass = l.clock()
+	signals, err := l.measurer.Signals(l.ctx)
+	if err != nil {
+		e.passAt(e.lastPass.Add(time.Second))
+		return
+	}
+	o := podevict.Observe(&signals)
+	e.layout = o.Layout
+	d := l.setup.policy.Decide(e.state, o, e.lastPass)
+	if d.NeedsCandidates { // a node decides first without them
+		o.Measuring = true
+		d = l.setup.policy.Decide(e.state, o, e.lastPass)
+		e.execute(&d)
+		o.Measuring, o.Measured, o.Candidates = false, true, e.measureCandidates()
+		d = l.setup.policy.Decide(e.state, o, e.lastPass)
+	}
+	e.execute(&d)
+	e.passAt(d.Wake)
+}
+
+// measureCandidates returns the active pods with their usage.
+func (e *loopEvictor) measureCandidates() []eviction.Candidate {
+	e.summary, _ = e.loop.measurer.Summary(e.loop.ctx) // never fails
+	isEvicting := func(pod *corev1.Pod) bool { p := e.loop.byUID[string(pod.UID)]; return p != nil && p.eviction != nil }
+	pods := e.loop.activePods()
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return compareIdentities(identity(a), identity(b)) })
+	list, _ := podevict.Candidates(pods, e.summary, podevict.Options{Layout: e.layout, Evicting: isEvicting}) // the numbers of a machine are valid
+	return list
+}
+
+// execute stores the state of a decision, and starts its actions.
+func (e *loopEvictor) execute(d *eviction.Decision) {
+	e.state = d.State
+	if !slices.Equal(e.conditions, d.Conditions) {
+		e.conditions = slices.Clone(d.Conditions)
+		e.loop.log.recordConditions(e.conditions)
+	}
+	if d.Reclaim != nil {
+		e.reclaim(*d.Reclaim)
+	}
+	for _, victim := range d.Evict {
+		e.evict(victim)
+	}
+	for _, uid := range d.Kill {
+		e.kill(uid)
+	}
+}
+
+// reclaim frees page cache, or removes the containers of terminated pods.
+func (e *loopEvictor) reclaim(r eviction.Reclaim) {
+	l := e.loop
+	if r.Kind == eviction.ReclaimCache {
+		l.kernel.advance()
+		freed, _ := l.kernel.machine.Cgroups().Reclaim(l.ctx, "", uint64(max(r.Missing, 0)))
+		e.reclaimed(r, int64(min(freed, math.MaxInt64)))
+		return
+	}
+	pending, freed := 1, int64(0)
+	done := func() {
+		if pending--; pending == 0 {
+			e.reclaimed(r, freed)
+		}
+	}
+	if r.Kind&eviction.ReclaimContainers != 0 && l.ready {
+		for _, p := range l.pods {
+			if p.hasTerminated() && len(p.sandboxes)+len(p.containers) > 0 {
+				pending++
+				freed = 1
+				p.clean = append(p.clean, done)
+				p.sync()
+			}
+		}
+	}
+	done()
+}
+
+// reclaimed stores the end of a reclaim.
+func (e *loopEvictor) reclaimed(r eviction.Reclaim, freed int64) {
+	e.loop.queue.after(0, func() {
+		e.state = e.state.Reclaimed(r, freed, e.loop.clock())
+		e.passSoon()
+	})
+}
+
+// evict terminates a pod, with its event. An urgent eviction keeps the pod from using more memory, and ends with a kill.
+func (e *loopEvictor) evict(victim eviction.Eviction) {
+	l := e.loop
+	p := l.byUID[victim.UID]
+	if p == nil {
+		return
+	}
+	why := podevict.Explain(victim, p.pod, e.summary)
+	l.log.recordEvent(p.id, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, nil)
+	killAfter := max(10*time.Second, victim.Grace+victim.Grace/2)
+	if victim.Urgent {
+		killAfter = victim.Grace
+		e.limitMemory(p)
+	}
+	ended := false
+	l.queue.after(killAfter, func() {
+		if !ended {
+			e.kill(victim.UID)
+		}
+	})
+	start := l.agentStarts
+	p.evict(podstatus.Eviction{Reason: why.Reason, Message: why.Message, Conditions: why.Conditions, Grace: victim.Grace}, func() {
+		ended = true
+		l.queue.after(0, func() {
+			if l.agentStarts == start {
+				e.state = e.state.Evicted(victim.UID)
+				e.passSoon()
+			}
+		})
+	})
+}
+
+// limitMemory sets memory.high of a pod to its usage.
+func (e *loopEvictor) limitMemory(p *loopPod) {
+	e.loop.kernel.advance()
+	tree := e.loop.kernel.machine.Cgroups()
+	if s, err := tree.Sample(e.loop.ctx, p.cgroup, "", cgroups.PartMemory); err == nil {
+		_ = tree.Apply(e.loop.ctx, p.cgroup, cgroups.Resources{MemoryHigh: new(int64(min(s.Memory.Current, math.MaxInt64)))}) // fails only if ctx has ended
+	}
+}
+
+// kill kills the processes of a pod without the runtime.
+func (e *loopEvictor) kill(uid string) {
+	if p := e.loop.byUID[uid]; p != nil {
+		e.loop.kernel.advance()
+		_ = e.loop.kernel.machine.Cgroups().Kill(e.loop.ctx, p.cgroup) // fails only if the cgroup is gone
+	}
+}

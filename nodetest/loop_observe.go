@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// relistPause is the time between the starts of two list calls for a pod, as of package pleg.
+const relistPause = 10 * time.Millisecond
+
+// touch observes the pod again, because the runtime has reported a change.
+func (p *loopPod) touch() {
+	if p.listing {
+		p.listAgain = p.listAgain || p.snapshoted
+		return
+	}
+	p.planList(p.loop.options.Latency("GetContainerEvents", "") / 2)
+}
+
+// relist observes the pod again, with a call that starts now or later.
+func (p *loopPod) relist() {
+	if p.listing {
+		p.listAgain = p.listAgain || p.calling
+		return
+	}
+	p.planList(0)
+}
+
+// planList plans a list call after a delay.
+func (p *loopPod) planList(delay time.Duration) {
+	l := p.loop
+	if !l.ready {
+		return
+	}
+	p.listing, p.calling, p.snapshoted = true, false, false
+	at := l.queue.now.Add(delay)
+	if earliest := p.lastList.Add(relistPause); at.Before(earliest) {
+		at = earliest
+	}
+	start := l.agentStarts
+	l.queue.schedule(at, func() {
+		if l.agentStarts == start {
+			p.list()
+		}
+	})
+}
+
+// list observes the pod: it lists its containers, and reads the details of those that have changed.
+func (p *loopPod) list() {
+	l, start := p.loop, p.loop.agentStarts
+	p.lastList, p.calling = l.queue.now, true
+	half := l.options.Latency("ListPod", p.id.UID) / 2
+	l.queue.after(half, func() {
+		if l.agentStarts != start || !l.ready {
+			return
+		}
+		seen := p.snapshot()
+		p.snapshoted = true
+		l.queue.after(half+p.detailLatency(seen), func() {
+			if l.agentStarts != start || !l.ready {
+				return
+			}
+			seen.Time = p.lastList
+			changed := hasChanged(&p.observed, &seen)
+			p.observed, p.listing = seen, false
+			if p.listAgain {
+				p.listAgain = false
+				p.planList(0)
+			}
+			if changed || p.awaiting && !p.busy {
+				p.sync()
+			}
+		})
+	})
+}
+
+// hasChanged reports whether a sandbox or container of the pod was added, removed or has another state.
+func hasChanged(before, now *cri.Pod) bool {
+	sandbox := func(a, b cri.Sandbox) bool { return a.ID == b.ID && a.State == b.State }
+	container := func(a, b cri.Container) bool { return a.ID == b.ID && a.State == b.State }
+	return !slices.EqualFunc(before.Sandboxes, now.Sandboxes, sandbox) || !slices.EqualFunc(before.Containers, now.Containers, container)
+}
+
+// detailLatency returns how long the details of the objects take that have changed since the last observation.
+func (p *loopPod) detailLatency(seen cri.Pod) (d time.Duration) {
+	for i := range seen.Sandboxes {
+		if i >= len(p.observed.Sandboxes) || p.observed.Sandboxes[i].ID != seen.Sandboxes[i].ID || p.observed.Sandboxes[i].State != seen.Sandboxes[i].State {
+			d = max(d, p.loop.options.Latency("PodSandboxStatus", seen.Sandboxes[i].ID))
+		}
+	}
+	for i := range seen.Containers {
+		c := &seen.Containers[i]
+		old := slices.IndexFunc(p.observed.Containers, func(o cri.Container) bool { return o.ID == c.ID && o.State == c.State })
+		if old < 0 && c.State != cri.ContainerCreated {
+			d = max(d, p.loop.options.Latency("ContainerStatus", c.ID))
+		}
+	}
+	return d
+}

@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/eviction/podevict"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
+	"github.com/seed81659283/nodeagent/lifecycle/admission"
+	"github.com/seed81659283/nodeagent/lifecycle/plan"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// loopPod is a pod of a Loop: its containers in the runtime, and the state of its syncs. A sync observes the pod, calls plan.Decide and executes
+// the actions, as the worker of package lifecycle does.
+type loopPod struct {
+	loop   *Loop
+	id     cri.PodIdentity
+	pod    *corev1.Pod
+	cgroup cgroups.Path
+
+	// The runtime.
+	sandboxes  []*cri.Sandbox
+	containers []*loopContainer
+
+	// The observation of the runtime.
+	observed   cri.Pod
+	listing    bool      // a list call is planned or running
+	calling    bool      // it is running
+	snapshoted bool      // its snapshot was taken
+	listAgain  bool      // another call must follow
+	lastList   time.Time // start of the last list call
+
+	// The sync.
+	epoch    int       // number of the sync whose calls have an effect
+	busy     bool      // actions are executed
+	stopping bool      // these actions stop the pod
+	lastSync time.Time // end of the last actions: the next sync needs a later observation
+	awaiting bool      // the next observation starts a sync, also without a change
+	failures int       // syncs in a row that failed
+	wakeID   int       // number of the planned sync; earlier ones are cancelled
+
+	admitted  bool
+	deleted   bool // the API server has no such pod any more
+	rejection *podstatus.Rejection
+	eviction  *podstatus.Eviction
+	onEvicted []func()
+	clean     []func() // called when the runtime has no container of the terminated pod
+
+	status   *corev1.PodStatus // last computed status; nil: none since the start of the agent
+	phase    corev1.PodPhase   // last published phase
+	shown    *corev1.PodStatus // last published status
+	starting bool
+	replaced []cri.Container
+	waiting  *executor.WaitingReasons
+	stopped  map[string]bool // IDs of the sandboxes whose network is torn down
+	reporter *executor.Reporter
+	probes   podProbes
+}
+
+// startPod starts a pod that the API server has bound to the node.
+func (l *Loop) startPod(pod *corev1.Pod) {
+	run := replaceProbes(pod)
+	p := &loopPod{loop: l, id: identity(run), pod: run, cgroup: podCgroup(run), stopped: map[string]bool{}}
+	l.pods = append(l.pods, p)
+	l.byUID[p.id.UID] = p
+	p.resetWorker()
+	if l.ready {
+		p.sync()
+	}
+}
+
+// resetWorker forgets what an agent keeps in memory.
+func (p *loopPod) resetWorker() {
+	p.epoch++
+	p.busy, p.stopping, p.starting, p.listing, p.listAgain, p.failures = false, false, false, false, false, 0
+	p.status, p.replaced, p.waiting = nil, nil, &executor.WaitingReasons{}
+	p.onEvicted, p.clean = nil, nil
+	p.reporter = executor.NewReporter(&executor.Node{
+		Logger: slog.New(slog.DiscardHandler), Event: func(pod cri.PodIdentity, e podevents.Event) { p.loop.log.recordEvent(pod, e, nil) },
+	}, p.id)
+	p.probes = podProbes{pod: p}
+	if p.shown != nil {
+		p.pod.Status = *p.shown
+	}
+}
+
+// withStatus returns a copy of the pod with its last published status.
+func (p *loopPod) withStatus() *corev1.Pod {
+	pod := p.pod.DeepCopy()
+	if p.shown != nil {
+		p.shown.DeepCopyInto(&pod.Status)
+	}
+	return pod
+}
+
+// hasTerminated reports whether a terminal phase of the pod was published.
+func (p *loopPod) hasTerminated() bool {
+	return podstatus.IsTerminal(p.pod.Status.Phase) || p.shown != nil && podstatus.IsTerminal(p.shown.Phase)
+}
+
+// previousStatus returns the last computed status, or that of the pod.
+func (p *loopPod) previousStatus() *corev1.PodStatus {
+	if p.status != nil {
+		return p.status
+	}
+	return &p.pod.Status
+}
+
+// wakeAt plans the next sync, in place of the planned one. A zero time plans none.
+func (p *loopPod) wakeAt(at time.Time) {
+	p.wakeID++
+	if at.IsZero() {
+		return
+	}
+	id := p.wakeID
+	p.loop.queue.schedule(at, func() {
+		if p.wakeID == id {
+			p.sync()
+		}
+	})
+}
+
+// sync observes the pod, decides the next actions and executes them. While actions are executed, it publishes the status only.
+func (p *loopPod) sync() {
+	if !p.loop.ready || p.loop.byUID[p.id.UID] != p {
+		return
+	}
+	if p.busy {
+		p.awaiting = true // after the actions
+		p.republish()
+		return
+	}
+	if p.observed.Time.Before(p.lastSync) {
+		p.awaiting = true // the observation that follows the last actions
+		return
+	}
+	p.awaiting, p.starting, p.replaced = false, false, nil
+	observed := podview.AsUnstarted(p.observed)
+	if p.deleted {
+		p.eviction, p.rejection = nil, nil // as the record of a deleted pod
+	}
+	if p.deleted && len(observed.Sandboxes)+len(observed.Containers) == 0 {
+		p.cleanUp(observed)
+		return
+	}
+	if !p.deleted {
+		p.resolveAdmission(observed)
+		if p.pod.DeletionTimestamp == nil {
+			observed = podview.HideLateSuccessors(p.pod, observed, p.previousStatus())
+		}
+	}
+	s := p.input(observed)
+	s.StoppedSandboxes, s.RemoveTerminated = p.stoppedSandboxes(observed), len(p.clean) > 0
+	actions, st := plan.Decide(s)
+	p.waiting.Replace(actions.WaitingReasons(s.Waiting))
+	p.publish(observed, &st)
+	if !actions.IsIdle() {
+		p.apply(observed, &actions)
+		return
+	}
+	p.failures = 0
+	p.wakeAt(actions.WakeAt)
+	if s.RemoveTerminated {
+		p.clean = callAll(p.clean)
+	}
+	if actions.PodTerminal && podview.IsTerminated(observed) {
+		p.release()
+	}
+}
+
+// input returns the input of plan.Decide.
+func (p *loopPod) input(observed cri.Pod) plan.State {
+	return plan.State{
+		Pod: p.pod, Observed: observed, Now: p.loop.clock(), Deleted: p.deleted, Probes: p.probes.result, Previous: p.previousStatus(), RuntimeName: "critest",
+		Waiting: p.waiting.Get(), HostIPs: p.loop.setup.spec.NodeIPs(), Eviction: p.eviction, Rejection: p.rejection,
+	}
+}
+
+// stoppedSandboxes returns the IDs of the sandboxes whose network is torn down.
+func (p *loopPod) stoppedSandboxes(observed cri.Pod) map[string]bool {
+	for id := range p.stopped {
+		if !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady }) {
+			delete(p.stopped, id)
+		}
+	}
+	return p.stopped
+}
+
+// resolveAdmission decides whether a new pod may run, in the order of the checks of package agent.
+func (p *loopPod) resolveAdmission(observed cri.Pod) {
+	l := p.loop
+	if p.admitted || p.rejection != nil {
+		return
+	}
+	if len(observed.Sandboxes)+len(observed.Containers) > 0 || p.pod.DeletionTimestamp != nil || podstatus.IsTerminal(p.pod.Status.Phase) {
+		p.admitted = true
+		return
+	}
+	var err error
+	if refusal, ok := errors.AsType[*podevict.Refusal](podevict.Admit(p.pod, l.evictor.conditions, false)); ok {
+		err = &podstatus.Rejection{Reason: refusal.Reason, Message: refusal.Message}
+	} else if failures := admission.Check(p.pod, l.setup.node, l.activePods()); len(failures) > 0 {
+		err = failures[0].Rejection()
+	}
+	if rejection, ok := errors.AsType[*podstatus.Rejection](err); ok {
+		p.rejection = rejection
+		p.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
+		return
+	}
+	p.admitted = true
+}
+
+// publish publishes the computed status if it has changed: to the probes and to the log. A terminal phase is published once no container runs.
+func (p *loopPod) publish(observed cri.Pod, st *corev1.PodStatus) {
+	previous := p.previousStatus()
+	shown := podstatus.DeferTerminalPhase(p.pod, observed, *st, cmp.Or(p.phase, previous.Phase))
+	if p.status != nil && p.phase == shown.Phase && reflect.DeepEqual(*p.status, *st) {
+		return
+	}
+	p.status, p.phase, p.shown = st, shown.Phase, &shown
+	p.probes.update(st)
+	p.loop.log.recordStatus(p.pod, &shown)
+	p.reporter.RecordStatusEvents(previous, st)
+}
+
+// republish publishes the status of the last observation.
+func (p *loopPod) republish() {
+	if p.status == nil {
+		return
+	}
+	observed := podview.AsUnstarted(p.observed)
+	if !p.deleted && p.pod.DeletionTimestamp == nil {
+		observed = podview.HideReplacement(podview.HideLateSuccessors(p.pod, observed, p.previousStatus()), p.replaced)
+	}
+	s := p.input(observed)
+	st := plan.Status(s, s.Waiting, p.starting)
+	p.publish(observed, &st)
+}
+
+// release removes the cgroup of a terminated pod, and tells those who wait for it. A deleted pod is then removed from the API server.
+func (p *loopPod) release() {
+	p.removeCgroup()
+	p.onEvicted = callAll(p.onEvicted)
+	if p.pod.DeletionTimestamp != nil && !p.deleted {
+		p.loop.reach(func() {
+			p.loop.queue.after(0, func() {
+				p.deleted = true
+				p.sync()
+			})
+		})
+	}
+}
+
+// callAll calls all functions and returns nil.
+func callAll(functions []func()) []func() {
+	for _, f := range functions {
+		f()
+	}
+	return nil
+}
+
+// cleanUp removes a deleted pod of which the runtime has nothing any more.
+func (p *loopPod) cleanUp(observed cri.Pod) {
+	s := p.input(observed)
+	st := plan.Status(s, s.Waiting, false)
+	p.publish(observed, &st)
+	p.removeCgroup()
+	p.probes.stop()
+	p.onEvicted, p.clean = callAll(p.onEvicted), callAll(p.clean)
+	p.loop.kernel.machine.RemoveFiles(p.id.UID)
+	delete(p.loop.byUID, p.id.UID)
+	p.loop.pods = slices.DeleteFunc(p.loop.pods, func(o *loopPod) bool { return o == p })
+}
+
+// removeCgroup removes the cgroup of the pod.
+func (p *loopPod) removeCgroup() {
+	p.loop.kernel.advance()
+	_ = p.loop.kernel.machine.Cgroups().Remove(p.loop.ctx, p.cgroup) // fails only if ctx has ended
+	p.loop.requestClasses()
+}
+
+// markDeleted sets the deletion timestamp of the pod, with its grace period. A sync that starts containers is cancelled.
+func (p *loopPod) markDeleted() {
+	if p.pod.DeletionTimestamp != nil {
+		return
+	}
+	copied := *p.pod
+	now, grace := metav1.NewTime(p.loop.clock()), *cmp.Or(p.pod.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
+	copied.DeletionTimestamp, copied.DeletionGracePeriodSeconds = &now, &grace
+	p.pod = &copied
+	if p.busy && !p.stopping {
+		p.cancelSync()
+	}
+	p.sync()
+}
+
+// evict terminates the pod. done is called when no container runs.
+func (p *loopPod) evict(e podstatus.Eviction, done func()) {
+	p.onEvicted = append(p.onEvicted, done)
+	if p.eviction == nil && !p.hasTerminated() {
+		p.eviction = &e
+		if p.busy && !p.stopping {
+			p.cancelSync()
+		}
+	}
+	p.sync()
+}
+
+// cancelSync cancels the actions that are executed. The next sync follows an observation.
+func (p *loopPod) cancelSync() {
+	p.epoch++
+	p.busy, p.stopping, p.lastSync, p.awaiting = false, false, p.loop.clock(), true
+	p.relist()
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/lifecycle/podevents"
+	"github.com/seed81659283/nodeagent/probe"
+	"github.com/seed81659283/nodeagent/probe/podprobe"
+)
+
+// podProbes are the probes of a pod of a Loop. The behaviors of its containers answer them.
+type podProbes struct {
+	pod     *loopPod
+	targets []probe.Target
+	states  map[probe.Key]*probeState
+}
+
+// probeState is one probe.
+type probeState struct {
+	state   probe.State
+	prober  probe.Prober
+	planned time.Time // time of the next probe in the queue; zero: none
+}
+
+// result returns the value of a probe, see podprobe.Results.
+func (s *podProbes) result(key probe.Key) (probe.Value, bool) {
+	if found := s.states[key]; found != nil {
+		return found.state.Value()
+	}
+	return probe.Value{}, false
+}
+
+// stop removes all probes.
+func (s *podProbes) stop() { s.targets, s.states = nil, nil }
+
+// update starts, updates and stops the probes for a published status.
+func (s *podProbes) update(status *corev1.PodStatus) {
+	p := s.pod
+	pod := p.pod
+	if p.deleted && pod.DeletionTimestamp == nil {
+		copied, now := *pod, metav1.NewTime(p.loop.clock())
+		copied.DeletionTimestamp = &now
+		pod = &copied
+	}
+	targets, _ := podprobe.Targets(pod, status, s.targets, podprobe.Options{Execer: probe.ExecFunc(p.execProbe)}) // a wrong probe fails always
+	s.targets = targets
+	kept := map[probe.Key]*probeState{}
+	for _, t := range targets {
+		st := s.states[t.Key]
+		if st == nil {
+			st = &probeState{state: probe.NewState(s.firstProbe(&t))}
+		}
+		st.prober = t.Prober
+		st.state = st.state.UpdateTarget(t, probe.PreviousRun{AgentStart: p.loop.agentStarted}, p.loop.clock())
+		if t.Kind == probe.Readiness && t.Started && !isContainerReady(status, t.Container) {
+			st.state = st.state.TriggerProbe(p.loop.clock())
+		}
+		kept[t.Key] = st
+	}
+	s.states = kept
+	for _, t := range targets { // in their order, so that equal times run in it
+		s.plan(t.Key, kept[t.Key])
+	}
+}
+
+// firstProbe returns the earliest time of the first probe of a target. The first probes after the start of the agent are spread.
+func (s *podProbes) firstProbe(t *probe.Target) time.Time {
+	now := s.pod.loop.clock()
+	if now.Sub(s.pod.loop.agentStarted) < t.Spec.Period {
+		return now.Add(t.Spec.Period / 2)
+	}
+	return now
+}
+
+// isContainerReady reports whether the status shows the container as ready.
+func isContainerReady(status *corev1.PodStatus, container string) bool {
+	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return list[i].Ready
+			}
+		}
+	}
+	return false
+}
+
+// plan adds the next run of a probe to the queue, unless it is there.
+func (s *podProbes) plan(key probe.Key, st *probeState) {
+	at := st.state.NextProbe()
+	if at.IsZero() || at.Equal(st.planned) {
+		return
+	}
+	st.planned = at
+	s.pod.loop.queue.schedule(at, func() {
+		if s.states[key] == st && st.planned.Equal(at) {
+			st.planned = time.Time{}
+			s.run(key, st)
+		}
+	})
+}
+
+// run runs a probe, and applies its result half a latency of an exec call later.
+func (s *podProbes) run(key probe.Key, st *probeState) {
+	l := s.pod.loop
+	if at := st.state.NextProbe(); at.IsZero() || at.After(l.clock()) {
+		s.plan(key, st)
+		return
+	}
+	st.state = st.state.StartProbe(l.clock())
+	value, _ := st.state.Value()
+	half := l.options.Latency("ExecSync", value.ContainerID) / 2
+	l.queue.after(half, func() {
+		result, err := st.prober.Probe(l.ctx)
+		l.queue.after(half, func() {
+			if s.states[key] == st {
+				s.apply(key, st, value.ContainerID, result, err)
+			}
+		})
+	})
+}
+
+// apply applies the result of a probe of a container instance. If the value of the probe changes, the pod is synced.
+func (s *podProbes) apply(key probe.Key, st *probeState, container string, result probe.Result, err error) {
+	before, had := st.state.Value()
+	if before.ContainerID != container {
+		s.plan(key, st)
+		return
+	}
+	if err == nil {
+		st.state = st.state.AddResult(result.Outcome)
+	}
+	s.record(key, result, err)
+	s.plan(key, st)
+	if after, has := st.state.Value(); has != had || after != before {
+		s.pod.sync()
+	}
+}
+
+// record records the event of a failed probe.
+func (s *podProbes) record(key probe.Key, result probe.Result, err error) {
+	hooks := podevents.Probes(probedPod{s.pod}, func(pod cri.PodIdentity, e podevents.Event) { s.pod.loop.log.recordEvent(pod, e, nil) })
+	hooks.ProbeFinished(key, result, err, 0)
+}
+
+// probedPod implements podevents.Pods for one pod.
+type probedPod struct{ pod *loopPod }
+
+// PodStatus returns the identity and the status of the pod.
+func (p probedPod) PodStatus(string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
+	return p.pod.id, p.pod.shown, true
+}
+
+// execProbe answers an exec probe by the behavior of the container.
+func (p *loopPod) execProbe(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error) {
+	c := p.findContainer(containerID)
+	if c == nil {
+		return nil, 0, cri.ErrNotFound
+	}
+	if c.behavior.Probe == nil {
+		return nil, 0, nil
+	}
+	if err := c.behavior.Probe(ctx, p.loop.clock().Sub(c.StartedAt), command); err != nil {
+		return []byte(err.Error()), 1, nil
+	}
+	return nil, 0, nil
+}

@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/seed81659283/nodeagent/cgroups"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
+	"github.com/seed81659283/nodeagent/internal/crilimits"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
+)
+
+// Exits of containers, as package critest has them.
+const (
+	codeStartError   = 128
+	reasonStartError = "StartError"
+	reasonOOMKilled  = "OOMKilled"
+)
+
+// killedExit is the exit of a container that SIGKILL has ended.
+var killedExit = critest.Exit{Code: 137} //nolint:gochecknoglobals // constant
+
+// loopContainer is a container in the runtime of a Loop.
+type loopContainer struct {
+	cri.Container
+	behavior Behavior
+	onExit   []func() // called when it exits
+}
+
+// call makes a runtime call. Half of its latency passes before effect, and half after it; then gets the error. If the pod starts another sync
+// meanwhile, the rest of the call does not happen.
+func (p *loopPod) call(op, id string, effect func(done func(error)), then func(error)) {
+	l, epoch := p.loop, p.epoch
+	half := max(l.options.Latency(op, id), 0) / 2
+	step := func(d time.Duration, run func()) {
+		l.queue.after(d, func() {
+			if p.epoch == epoch {
+				run()
+			}
+		})
+	}
+	fail := func(err error) { step(0, func() { then(err) }) }
+	f := l.faults.takeFault(op)
+	if f == nil {
+		f = &Fault{}
+	}
+	step(f.Delay, func() {
+		if f.Hang {
+			return
+		}
+		if err := cmp.Or(f.Err, l.options.Fault(l.ctx, op, id)); err != nil {
+			fail(err)
+			return
+		}
+		step(half, func() { effect(func(err error) { step(half, func() { then(err) }) }) })
+	})
+}
+
+// callNow makes a runtime call whose effect takes no time.
+func (p *loopPod) callNow(op, id string, effect func() error, then func(error)) {
+	p.call(op, id, func(done func(error)) { done(effect()) }, then)
+}
+
+// runSandbox creates a ready sandbox.
+func (p *loopPod) runSandbox(config *cri.SandboxConfig) *cri.Sandbox {
+	sb := &cri.Sandbox{
+		ID: p.id.UID + "-" + strconv.FormatUint(uint64(config.Attempt), 10), Pod: p.id, Attempt: config.Attempt, CreatedAt: p.loop.clock(),
+		Labels: config.Labels, Annotations: config.Annotations, RuntimeHandler: config.RuntimeHandler, Namespaces: config.Security.Namespaces,
+	}
+	if sb.Namespaces.Network != cri.NamespaceNode {
+		sb.IPs = []string{p.loop.allocateAddr().String()}
+	}
+	p.sandboxes = append(p.sandboxes, sb)
+	p.touch()
+	return sb
+}
+
+// allocateAddr returns the next address of the range of pods. It starts over at the end.
+func (l *Loop) allocateAddr() netip.Addr {
+	l.created++
+	prefix := l.setup.podCIDR.Masked()
+	addr := prefix.Addr().As4()
+	size := uint32(1) << (32 - prefix.Bits())
+	n := uint32(l.created)%max(size-2, 1) + 1
+	for i := range 4 {
+		addr[3-i] |= byte(n >> (8 * i))
+	}
+	return netip.AddrFrom4(addr)
+}
+
+// stopSandbox kills the containers of a sandbox and makes it not ready.
+func (p *loopPod) stopSandbox(id string) {
+	i := slices.IndexFunc(p.sandboxes, func(s *cri.Sandbox) bool { return s.ID == id })
+	if i < 0 {
+		return
+	}
+	for _, c := range p.containers {
+		if c.SandboxID == id {
+			p.exit(c, killedExit)
+		}
+	}
+	if p.sandboxes[i].State == cri.SandboxReady {
+		p.sandboxes[i].State = cri.SandboxNotReady
+		p.touch()
+	}
+	p.sandboxes[i].IPs = nil
+}
+
+// removeSandbox stops and removes a sandbox with its containers.
+func (p *loopPod) removeSandbox(id string) {
+	p.stopSandbox(id)
+	for _, c := range slices.Clone(p.containers) {
+		if c.SandboxID == id {
+			p.removeContainer(c.ID)
+		}
+	}
+	p.sandboxes = slices.DeleteFunc(p.sandboxes, func(s *cri.Sandbox) bool { return s.ID == id })
+	p.touch()
+}
+
+// createContainer creates a container.
+func (p *loopPod) createContainer(sandbox string, config *cri.ContainerConfig) *loopContainer {
+	c := &loopContainer{behavior: p.loop.options.behaviorOf(p.pod, config.Name), Container: cri.Container{
+		ID:        p.id.UID + "-" + config.Name + "-" + strconv.FormatUint(uint64(config.Attempt), 10),
+		SandboxID: sandbox, PodUID: p.id.UID, Name: config.Name, Attempt: config.Attempt, State: cri.ContainerCreated, CreatedAt: p.loop.clock(),
+		Image: config.Image, ImageRef: "nodetest", ImageID: "nodetest", Labels: config.Labels, Annotations: config.Annotations, Mounts: config.Mounts,
+		Resources: config.Resources, StopSignal: cmp.Or(config.StopSignal, "SIGTERM"),
+	}}
+	p.containers = append(p.containers, c)
+	p.touch()
+	return c
+}
+
+// findContainer returns the container with this ID, or nil.
+func (p *loopPod) findContainer(id string) *loopContainer {
+	i := slices.IndexFunc(p.containers, func(c *loopContainer) bool { return c.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return p.containers[i]
+}
+
+// startContainer runs the behavior of a created container as a process of the kernel.
+func (p *loopPod) startContainer(c *loopContainer) error {
+	if err := c.behavior.StartError; err != nil {
+		c.failStart(p.loop.clock(), err)
+		return err
+	}
+	c.State, c.StartedAt = cri.ContainerRunning, p.loop.clock()
+	if e := c.behavior.Exit; e != nil && e.After != critest.Never {
+		p.loop.queue.after(e.After, func() { p.exit(c, *e) })
+	}
+	p.touch()
+	if err := p.startProcess(c); err != nil {
+		p.exit(c, critest.Exit{Code: codeStartError, Reason: reasonStartError, Message: err.Error()})
+	}
+	return nil
+}
+
+// failStart changes a container whose start has failed to exited.
+func (c *loopContainer) failStart(now time.Time, err error) {
+	c.State, c.FinishedAt = cri.ContainerExited, now
+	c.ExitCode, c.Reason, c.Message = codeStartError, reasonStartError, err.Error()
+}
+
+// startProcess starts the process of a container.
+func (p *loopPod) startProcess(c *loopContainer) error {
+	limits, err := crilimits.Convert(c.Resources)
+	if err != nil {
+		return err
+	}
+	process := machine.Process{Cgroup: p.cgroupOf(c), Name: c.ID}
+	if c.Resources != nil {
+		process.OOMScoreAdj = int(c.Resources.OOMScoreAdj)
+	}
+	p.loop.containers.addContainer(c.ID, &simulatedContainer{pod: p.id, name: c.Name, cgroup: process.Cgroup})
+	return p.loop.kernel.startProcess(p.loop.ctx, p.id.UID, process, limits, &c.behavior.Usage)
+}
+
+// cgroupOf returns the cgroup of a container.
+func (p *loopPod) cgroupOf(c *loopContainer) cgroups.Path { return p.cgroup.Join(c.ID) }
+
+// stopContainer sends the stop signal to a container, and kills it after the grace period. done is called when it has exited.
+func (p *loopPod) stopContainer(id string, grace time.Duration, done func(error)) {
+	c := p.findContainer(id)
+	if c == nil || c.State != cri.ContainerRunning {
+		done(nil)
+		return
+	}
+	epoch := p.epoch
+	c.onExit = append(c.onExit, func() { done(nil) })
+	if grace <= 0 {
+		p.exit(c, killedExit)
+		return
+	}
+	stop := critest.Exit{Code: 128 + 15}
+	if c.behavior.Stop != nil {
+		stop = *c.behavior.Stop
+	}
+	if stop.After != critest.Never {
+		p.loop.queue.after(stop.After, func() { p.exit(c, stop) })
+	}
+	p.loop.queue.after(grace, func() {
+		if p.epoch == epoch { // else the call was cancelled
+			p.exit(c, killedExit)
+		}
+	})
+}
+
+// exitByID makes the running container with this ID exit.
+func (p *loopPod) exitByID(id string, exit critest.Exit) {
+	if c := p.findContainer(id); c != nil {
+		p.exit(c, exit)
+	}
+}
+
+// exit makes a running container exit. It does nothing if the container does not run.
+func (p *loopPod) exit(c *loopContainer, exit critest.Exit) {
+	if c.State != cri.ContainerRunning {
+		return
+	}
+	c.State, c.FinishedAt = cri.ContainerExited, p.loop.clock()
+	c.ExitCode, c.Message = exit.Code, exit.Message
+	switch c.Reason = exit.Reason; {
+	case c.Reason != "":
+	case c.ExitCode == 0:
+		c.Reason = "Completed"
+	default:
+		c.Reason = "Error"
+	}
+	p.loop.kernel.endProcess(p.loop.ctx, c.ID, p.cgroupOf(c))
+	p.loop.log.recordExit(p.id, c.Name, c.ExitCode)
+	p.touch()
+	for _, f := range c.onExit {
+		f()
+	}
+	c.onExit = nil
+}
+
+// removeContainer removes a container, which it kills first if it runs.
+func (p *loopPod) removeContainer(id string) {
+	c := p.findContainer(id)
+	if c == nil {
+		return
+	}
+	p.exit(c, killedExit)
+	p.containers = slices.DeleteFunc(p.containers, func(o *loopContainer) bool { return o == c })
+	p.loop.kernel.machine.RemoveFiles(id)
+	p.loop.containers.removeContainer(id)
+	p.touch()
+}
+
+// snapshot returns the pod as the runtime lists it.
+func (p *loopPod) snapshot() cri.Pod {
+	s := cri.Pod{PodIdentity: p.id, Time: p.loop.clock(), Sandboxes: make([]cri.Sandbox, len(p.sandboxes)), Containers: make([]cri.Container, len(p.containers))}
+	for i, sb := range p.sandboxes {
+		s.Sandboxes[i] = *sb
+	}
+	for i, c := range p.containers {
+		s.Containers[i] = c.Container
+	}
+	return s
+}
