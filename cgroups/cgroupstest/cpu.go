@@ -16,18 +16,6 @@ import (
 // maxDemand bounds the CPU demand of a process, so that sums keep their precision.
 const maxDemand = 1 << 20
 
-// SetCPU sets the CPU demand of the process with this PID: how many CPUs it uses while no other process competes and no quota
-// applies. A demand of 1.5 is that of two threads, one of which sleeps half of the time. [Tree.Schedule] divides the CPUs.
-func (t *Tree) SetCPU(pid int, cpus float64) error {
-	if err := checkCPUs(cpus); err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	return t.withProc(pid, func(pr *proc) error {
-		t.changeCPU(pr, cpus)
-		return nil
-	})
-}
-
 // changeCPU sets the CPU demand of a process.
 func (t *Tree) changeCPU(pr *proc, cpus float64) {
 	t.cpuDivided = t.cpuDivided && pr.demand == cpus

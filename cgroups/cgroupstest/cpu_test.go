@@ -39,8 +39,15 @@ func (n cpuNode) run(p cgroups.Path, cpus float64) (pid int) {
 	n.Helper()
 	pid, err := n.tree.Start(cgroupstest.Proc{Cgroup: p, Name: string(p)})
 	require.NoError(n, err)
-	require.NoError(n, n.tree.SetCPU(pid, cpus))
+	n.setCPUs(pid, cpus)
 	return pid
+}
+
+// setCPUs sets the CPU demand of a process.
+func (n cpuNode) setCPUs(pid int, cpus float64) {
+	n.Helper()
+	_, err := n.tree.SetDemand(pid, cgroupstest.Demand{CPUs: cpus, Tasks: 1}, 0)
+	require.NoError(n, err)
 }
 
 // stat returns the CPU counters of p.
@@ -201,7 +208,7 @@ func TestPressureAveragesDecay(t *testing.T) {
 	before := n.stat("a").Pressure.Some
 	assert.InDelta(t, 50*(1-0.36788), before.Avg10, 0.01)
 	assert.Less(t, before.Avg300, before.Avg60)
-	require.NoError(t, n.tree.SetCPU(pid, 0))
+	n.setCPUs(pid, 0)
 	n.tree.Schedule(time.Minute)
 	after := n.stat("a").Pressure.Some
 	assert.Less(t, after.Avg10, 0.1)

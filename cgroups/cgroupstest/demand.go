@@ -12,14 +12,16 @@ import (
 
 // Demand is the CPU, the memory and the number of tasks that a process wants.
 type Demand struct {
-	CPUs   float64 // see [Tree.SetCPU]
-	Memory int64   // bytes, including swapped memory
-	Tasks  int     // at least one
+	// CPUs is how many CPUs it uses while no other process competes and no quota applies. A demand of 1.5 is that of two threads, one of which
+	// sleeps half of the time. [Tree.Schedule] divides the CPUs.
+	CPUs   float64
+	Memory int64 // bytes, including swapped memory
+	Tasks  int   // itself, its threads and its children: at least one
 }
 
-// SetDemand sets the demand of the process with this PID, as SetCPU, SetTasks and GrowMemory do for the time during. met reports whether the
-// process has all its tasks and memory; a limit of tasks is no error. Errors are those of these methods. After an error other than ENOMEM,
-// the tree has not changed or the process does not run.
+// SetDemand sets the demand of the process with this PID, and gives it the tasks and the memory that its limits allow in the time during: above
+// memory.high the kernel delays each allocation. met reports whether the process has all of its tasks and memory; a limit of tasks is no error.
+// Errors are those of [Tree.SetMemory].
 func (t *Tree) SetDemand(pid int, d Demand, during time.Duration) (met bool, err error) {
 	if err := errors.Join(checkCPUs(d.CPUs), checkBytes(d.Memory), checkTasks(d.Tasks)); err != nil {
 		return false, fmt.Errorf("process %d: %w", pid, err)

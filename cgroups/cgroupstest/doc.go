@@ -30,7 +30,7 @@
 //   - CPU: [Tree.Schedule] divides CPU time as a kernel does on average. It knows no single CPUs, so that few threads with
 //     different weights on several CPUs get a more exact share than from a kernel, and no bursts (cpu.max.burst).
 //   - Memory: swapped memory is not swapped in. memory.min and memory.low protect page cache only. Kernel memory and shared
-//     memory are missing. Only [Tree.GrowMemory] delays above memory.high. One
+//     memory are missing. Only [Tree.SetDemand] delays above memory.high. One
 //     SetMemory counts as one memory event max or high, where a kernel counts more.
 //   - Processes: threads are a number; there are no parents, moves between cgroups or zombies, and processes exit at once.
 //   - Files: unknown files (io.max, cpu.idle) are stored in Unified without effect. All controllers exist in every cgroup.

@@ -8,14 +8,8 @@ import (
 	"time"
 )
 
-// GrowMemory changes the memory of a process in bytes, as [Tree.SetMemory] does, during the time d. Above memory.high the kernel
-// delays each allocation, so that the process grows only slowly: it may then have less memory than bytes. The delay counts as
-// stall time in memory.pressure, some and full. Errors are those of SetMemory.
-func (t *Tree) GrowMemory(pid int, bytes int64, d time.Duration) error {
-	return t.changeMemory(pid, bytes, t.growthDuring(d))
-}
-
-// growthDuring returns a function for changeMemory that returns how much memory a process can allocate during the time d.
+// growthDuring returns a function for resizeMemory that returns how much memory a process can allocate during the time d. Above memory.high
+// the kernel delays each allocation, so that the process grows only slowly. The delay counts as stall time in memory.pressure, some and full.
 func (t *Tree) growthDuring(d time.Duration) func(pr *proc, more int64) int64 {
 	return func(pr *proc, more int64) int64 {
 		if t.opts.Mode == V1 {

@@ -32,18 +32,25 @@ func memoryStats(t *testing.T, tree *cgroupstest.Tree) (mib float64, stall time.
 	return float64(s.Memory.Current) / (1 << 20), s.Memory.Pressure.Some.Total
 }
 
-func TestGrowMemoryBelowHighIsImmediate(t *testing.T) {
+// growMemory sets the memory of a process during the time d.
+func growMemory(t *testing.T, tree *cgroupstest.Tree, pid int, bytes int64, d time.Duration) {
+	t.Helper()
+	_, err := tree.SetDemand(pid, cgroupstest.Demand{Memory: bytes, Tasks: 1}, d)
+	require.NoError(t, err)
+}
+
+func TestMemoryBelowHighIsImmediate(t *testing.T) {
 	tree, pid := startBelowHigh(t)
-	require.NoError(t, tree.GrowMemory(pid, 100<<20, time.Millisecond))
+	growMemory(t, tree, pid, 100<<20, time.Millisecond)
 	mib, stall := memoryStats(t, tree)
 	assert.InDelta(t, 100, mib, 0)
 	assert.Zero(t, stall)
 }
 
 // The excess of e MiB takes e³ × 64 / (3 × 0.25 × 100²) seconds: 8.5 ms for the first MiB, 1.07 s for five.
-func TestGrowMemoryAboveHighIsDelayed(t *testing.T) {
+func TestMemoryAboveHighIsDelayed(t *testing.T) {
 	tree, pid := startBelowHigh(t)
-	require.NoError(t, tree.GrowMemory(pid, 1<<30, time.Second))
+	growMemory(t, tree, pid, 1<<30, time.Second)
 	mib, stall := memoryStats(t, tree)
 	assert.InDelta(t, 104.89, mib, 0.01)
 	assert.Equal(t, time.Second, stall)
@@ -51,26 +58,26 @@ func TestGrowMemoryAboveHighIsDelayed(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint64(1), s.Memory.Events.High, "one call is one event")
 
-	require.NoError(t, tree.GrowMemory(pid, 1<<30, time.Hour))
+	growMemory(t, tree, pid, 1<<30, time.Hour)
 	mib, _ = memoryStats(t, tree)
 	assert.InDelta(t, 117.7+(3600-47)/8.0, mib, 1, "128 KiB a second once each batch is delayed by 2 s")
 }
 
-func TestGrowMemoryOfFewBytesAboveHighIsDelayedShortly(t *testing.T) {
+func TestMemoryOfFewBytesAboveHighIsDelayedShortly(t *testing.T) {
 	tree, pid := startBelowHigh(t)
-	require.NoError(t, tree.GrowMemory(pid, 101<<20, time.Second))
+	growMemory(t, tree, pid, 101<<20, time.Second)
 	mib, stall := memoryStats(t, tree)
 	assert.InDelta(t, 101, mib, 0)
 	assert.InDelta(t, 0.0085, stall.Seconds(), 0.0001)
 }
 
 // The delay does not depend on the steps in which the time passes.
-func TestGrowMemoryInStepsEqualsOneStep(t *testing.T) {
+func TestMemoryInStepsEqualsOneStep(t *testing.T) {
 	one, pid := startBelowHigh(t)
-	require.NoError(t, one.GrowMemory(pid, 1<<30, time.Minute))
+	growMemory(t, one, pid, 1<<30, time.Minute)
 	steps, pid := startBelowHigh(t)
 	for range 60 {
-		require.NoError(t, steps.GrowMemory(pid, 1<<30, time.Second))
+		growMemory(t, steps, pid, 1<<30, time.Second)
 	}
 	want, _ := memoryStats(t, one)
 	got, stall := memoryStats(t, steps)
@@ -78,7 +85,7 @@ func TestGrowMemoryInStepsEqualsOneStep(t *testing.T) {
 	assert.Equal(t, time.Minute, stall)
 }
 
-func TestSetTasksStopsAtPidsMax(t *testing.T) {
+func TestTasksStopAtPidsMax(t *testing.T) {
 	tree := cgroupstest.New(cgroupstest.Options{Tasks: 10})
 	require.NoError(t, tree.Apply(t.Context(), "a", cgroups.Resources{PidsMax: new(int64(5))}))
 	require.NoError(t, tree.Apply(t.Context(), "b", cgroups.Resources{}))
@@ -87,15 +94,20 @@ func TestSetTasksStopsAtPidsMax(t *testing.T) {
 	b, err := tree.Start(cgroupstest.Proc{Cgroup: "b"})
 	require.NoError(t, err)
 
-	require.ErrorContains(t, tree.SetTasks(a, 7), "resource temporarily unavailable")
-	require.Error(t, tree.SetTasks(b, 100))
+	for _, pid := range []int{a, b} {
+		met, err := tree.SetDemand(pid, cgroupstest.Demand{Tasks: 100}, 0)
+		require.NoError(t, err)
+		assert.False(t, met)
+	}
 
 	for p, want := range map[cgroups.Path]uint64{"a": 5, "b": 5, "": 10} {
 		s, err := tree.Stats(t.Context(), p)
 		require.NoError(t, err)
 		assert.Equal(t, want, s.Pids.Current, p)
 	}
-	require.NoError(t, tree.SetTasks(a, 1))
+	met, err := tree.SetDemand(a, cgroupstest.Demand{Tasks: 1}, 0)
+	require.NoError(t, err)
+	assert.True(t, met)
 	require.NoError(t, tree.Exit(b))
 	s, err := tree.Stats(t.Context(), "")
 	require.NoError(t, err)

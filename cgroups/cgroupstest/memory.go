@@ -85,7 +85,7 @@ func (t *Tree) allocate(process *proc, want int64) error {
 }
 
 // countThrottled counts a memory.high event for each of cgroup and its ancestors whose usage would exceed memory.high by more
-// bytes. It reclaims their cache. Only GrowMemory also delays processes.
+// bytes. It reclaims their cache. Only SetDemand also delays processes.
 func (t *Tree) countThrottled(cgroup *node, more int64) {
 	for c := range cgroup.selfAndAncestors() {
 		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {

@@ -33,7 +33,7 @@ type proc struct {
 	node    *node
 	index   int // in node.procs
 	dead    bool
-	demand  float64  // CPUs, see SetCPU
+	demand  float64  // CPUs, see Demand
 	cpu     cpuShare // of the last Schedule call
 }
 
@@ -92,19 +92,16 @@ func (t *Tree) Exit(pid int) error {
 // The error wraps ESRCH if the process does not run, or was killed by this call. It wraps ENOMEM if no process can be killed; the
 // process then has the memory that fits.
 func (t *Tree) SetMemory(pid int, bytes int64) error {
-	return t.changeMemory(pid, bytes, func(_ *proc, more int64) int64 { return more })
-}
-
-// changeMemory sets the memory of a process in bytes, see SetMemory. limit returns how many of more bytes the process may allocate, after
-// page cache above memory.high was reclaimed.
-func (t *Tree) changeMemory(pid int, bytes int64, limit func(pr *proc, more int64) int64) error {
 	if err := checkBytes(bytes); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
-	return t.withProc(pid, func(pr *proc) error { return t.resizeMemory(pr, t.roundToPages(bytes), limit) })
+	return t.withProc(pid, func(pr *proc) error {
+		return t.resizeMemory(pr, t.roundToPages(bytes), func(_ *proc, more int64) int64 { return more })
+	})
 }
 
-// resizeMemory sets the memory of a process to whole pages, see changeMemory.
+// resizeMemory sets the memory of a process to whole pages, see SetMemory. limit returns how many of more bytes the process may allocate, after
+// page cache above memory.high was reclaimed.
 func (t *Tree) resizeMemory(pr *proc, want int64, limit func(pr *proc, more int64) int64) error {
 	if want <= pr.totalMemory() {
 		less := min(pr.totalMemory()-want, pr.memory)
@@ -138,16 +135,8 @@ func (t *Tree) SetOOMScoreAdj(pid, adj int) error {
 	})
 }
 
-// SetTasks sets the number of tasks of the process with this PID: itself, its threads and its children, at least one. If pids.max
-// is reached, the process gets the tasks that fit, and the error wraps EAGAIN. The OOM killer kills all of them as one process.
-func (t *Tree) SetTasks(pid, tasks int) error {
-	if err := checkTasks(tasks); err != nil {
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	return t.withProc(pid, func(pr *proc) error { return t.changeTasks(pr, tasks) })
-}
-
-// changeTasks sets the number of tasks of a process, see SetTasks.
+// changeTasks sets the number of tasks of a process. At pids.max the process gets the tasks that fit, and the error is EAGAIN. The OOM killer
+// kills all of them as one process.
 func (t *Tree) changeTasks(pr *proc, tasks int) error {
 	if pr.tasks == tasks {
 		return nil
