@@ -40,7 +40,7 @@
 // # Faults
 //
 // [Node.Inject] makes runtime calls fail, hang or late. [Node.RestartAgent], [Node.Reboot], [Node.CutNetwork] and [Node.FillDisk] act on the whole
-// node. Faults of single API requests are those of package apiservertest.
+// node; a Loop has the same methods, and [Loop.JumpClock]. Faults of single API requests are those of package apiservertest.
 //
 // # Limits of the model
 //

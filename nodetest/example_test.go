@@ -189,3 +189,24 @@ func Example_lecture() {
 	// small 37 %  large 63 %  limit "" <nil>
 	// small 80 %  large 20 %  limit "200m" <nil>
 }
+
+// The wall clock of a node is corrected by a day while a container waits for its back-off. It restarts without delay, and not a day later.
+func ExampleLoop_JumpClock() {
+	n, err := nodetest.NewLoop(context.Background(), nodetest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = n.Add(nodetest.NewPod("crash", nodetest.Resources{}, "exit=1@1m"))
+	n.Advance(2*time.Minute + 5*time.Second)
+	n.JumpClock(-24 * time.Hour)
+	n.Advance(15 * time.Second)
+	for _, e := range n.Log().Match("", nodetest.KindEvent, "Started") {
+		fmt.Println(e.At.Round(5 * time.Second))
+	}
+	fmt.Println(err)
+	// Output:
+	// 0s
+	// 1m0s
+	// 2m10s
+	// <nil>
+}

@@ -47,12 +47,13 @@ type Loop struct {
 
 	evictor      loopEvictor
 	agentStarted time.Time
-	agentStarts  int       // number of the present start of the agent
-	ready        bool      // the agent runs and has listed the containers
-	statusRead   time.Time // when the agent has read or will have read the status of the runtime
-	cut          bool      // the network to the API server is cut
-	delayed      []func()  // changes of pods that the agent has not seen because of that
-	classesDue   bool      // the cgroups of the QoS classes are about to be updated
+	agentStarts  int           // number of the present start of the agent
+	ready        bool          // the agent runs and has listed the containers
+	jumped       time.Duration // difference of the wall clock to the time of the queue
+	statusRead   time.Time     // when the agent has read or will have read the status of the runtime
+	cut          bool          // the network to the API server is cut
+	delayed      []func()      // changes of pods that the agent has not seen because of that
+	classesDue   bool          // the cgroups of the QoS classes are about to be updated
 }
 
 // NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API and Logger must be nil. Options.Adjust may set
@@ -92,8 +93,19 @@ func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 	return l, nil
 }
 
-// clock returns the present time of the node.
+// clock returns the present time of the node, which never jumps: that of timers, as the monotonic clock of a machine.
 func (l *Loop) clock() time.Time { return l.queue.now }
+
+// wallClock returns the time of the node for time stamps.
+func (l *Loop) wallClock() time.Time { return l.queue.now.Add(l.jumped) }
+
+// fromWallClock returns when the wall clock will show this time, unless it jumps. A zero time stays zero.
+func (l *Loop) fromWallClock(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(-l.jumped)
+}
 
 // Advance lets the node run for the duration d. It returns early if the context of NewLoop ends.
 func (l *Loop) Advance(d time.Duration) {
@@ -143,7 +155,7 @@ func (l *Loop) addPod(pod *corev1.Pod) error {
 	pod = pod.DeepCopy()
 	pod.Namespace, pod.Spec.NodeName = cmp.Or(pod.Namespace, corev1.NamespaceDefault), l.options.Name
 	pod.UID = cmp.Or(pod.UID, types.UID(pod.Namespace+"-"+pod.Name))
-	pod.CreationTimestamp = metav1.NewTime(l.queue.now)
+	pod.CreationTimestamp = metav1.NewTime(l.wallClock())
 	podapi.Default(pod)
 	name := pod.Namespace + "/" + pod.Name
 	if err := errors.Join(append(podapi.Validate(pod), podapi.Unsupported(pod)...).ToAggregate(), checkSimulated(pod)); err != nil {

@@ -64,14 +64,14 @@ func (x *execution) finish() {
 	if len(x.errs) == 0 {
 		p.failures = 0
 		p.awaiting = p.awaiting || p.deleted
-		p.wakeAt(x.actions.WakeAt)
+		p.wakeAt(p.loop.fromWallClock(x.actions.WakeAt))
 		return
 	}
 	p.starting = false
 	p.failures++
 	p.republish()
 	wait := backoff.Jitter(backoff.Policy{First: time.Second, Max: 10 * time.Second}.After(p.failures), 1, 1.5, 0.5)
-	p.wakeAt(sleep.Earlier(x.actions.WakeAt, p.lastSync.Add(wait)))
+	p.wakeAt(sleep.Earlier(p.loop.fromWallClock(x.actions.WakeAt), p.lastSync.Add(wait)))
 }
 
 // ifCurrent returns a function that calls f, unless the pod has started another sync meanwhile.

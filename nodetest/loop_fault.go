@@ -31,6 +31,10 @@ func (l *Loop) CutNetwork(cut bool) {
 	}
 }
 
+// JumpClock sets the wall clock of the machine forward by d, or back if d is negative, as a correction of a wrong clock does. Time stamps of the
+// runtime and of statuses jump; timers and the ages of processes do not.
+func (l *Loop) JumpClock(d time.Duration) { l.jumped += d }
+
 // FillDisk writes files of this size to a disk of the machine, see [Node.FillDisk].
 func (l *Loop) FillDisk(disk machine.DiskName, bytes int64) { fillDisk(l.kernel, disk, bytes) }
 

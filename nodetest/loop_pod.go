@@ -174,7 +174,7 @@ func (p *loopPod) sync() {
 		return
 	}
 	p.failures = 0
-	p.wakeAt(actions.WakeAt)
+	p.wakeAt(p.loop.fromWallClock(actions.WakeAt))
 	if s.RemoveTerminated {
 		p.clean = callAll(p.clean)
 	}
@@ -186,7 +186,7 @@ func (p *loopPod) sync() {
 // input returns the input of plan.Decide.
 func (p *loopPod) input(observed cri.Pod) plan.State {
 	return plan.State{
-		Pod: p.pod, Observed: observed, Now: p.loop.clock(), Deleted: p.deleted, Probes: p.probes.result, Previous: p.previousStatus(), RuntimeName: "critest",
+		Pod: p.pod, Observed: observed, Now: p.loop.wallClock(), Deleted: p.deleted, Probes: p.probes.result, Previous: p.previousStatus(), RuntimeName: "critest",
 		Waiting: p.waiting.Get(), HostIPs: p.loop.setup.spec.NodeIPs(), Eviction: p.eviction, Rejection: p.rejection,
 	}
 }
@@ -300,7 +300,7 @@ func (p *loopPod) markDeleted() {
 		return
 	}
 	copied := *p.pod
-	now, grace := metav1.NewTime(p.loop.clock()), *cmp.Or(p.pod.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
+	now, grace := metav1.NewTime(p.loop.wallClock()), *cmp.Or(p.pod.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
 	copied.DeletionTimestamp, copied.DeletionGracePeriodSeconds = &now, &grace
 	p.pod = &copied
 	if p.busy && !p.stopping {

@@ -46,7 +46,7 @@ func (s *podProbes) update(status *corev1.PodStatus) {
 	p := s.pod
 	pod := p.pod
 	if p.deleted && pod.DeletionTimestamp == nil {
-		copied, now := *pod, metav1.NewTime(p.loop.clock())
+		copied, now := *pod, metav1.NewTime(p.loop.wallClock())
 		copied.DeletionTimestamp = &now
 		pod = &copied
 	}
@@ -58,7 +58,7 @@ func (s *podProbes) update(status *corev1.PodStatus) {
 		if st == nil {
 			st = &probeState{state: probe.NewState(s.firstProbe(&t))}
 		}
-		st.prober = t.Prober
+		st.prober, t.StartedAt = t.Prober, p.loop.fromWallClock(t.StartedAt)
 		st.state = st.state.UpdateTarget(t, probe.PreviousRun{AgentStart: p.loop.agentStarted}, p.loop.clock())
 		if t.Kind == probe.Readiness && t.Started && !isContainerReady(status, t.Container) {
 			st.state = st.state.TriggerProbe(p.loop.clock())
@@ -167,7 +167,7 @@ func (p *loopPod) execProbe(ctx context.Context, containerID string, command []s
 	if c.behavior.Probe == nil {
 		return nil, 0, nil
 	}
-	if err := c.behavior.Probe(ctx, p.loop.clock().Sub(c.StartedAt), command); err != nil {
+	if err := c.behavior.Probe(ctx, p.loop.clock().Sub(c.began), command); err != nil {
 		return []byte(err.Error()), 1, nil
 	}
 	return nil, 0, nil

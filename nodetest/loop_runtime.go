@@ -31,7 +31,8 @@ var killedExit = critest.Exit{Code: 137} //nolint:gochecknoglobals // constant
 type loopContainer struct {
 	cri.Container
 	behavior Behavior
-	onExit   []func() // called when it exits
+	began    time.Time // start in the time of the queue
+	onExit   []func()  // called when it exits
 }
 
 // call makes a runtime call. Half of its latency passes before effect, and half after it; then gets the error. If the pod starts another sync
@@ -71,7 +72,7 @@ func (p *loopPod) callNow(op, id string, effect func() error, then func(error)) 
 // runSandbox creates a ready sandbox.
 func (p *loopPod) runSandbox(config *cri.SandboxConfig) *cri.Sandbox {
 	sb := &cri.Sandbox{
-		ID: p.id.UID + "-" + strconv.FormatUint(uint64(config.Attempt), 10), Pod: p.id, Attempt: config.Attempt, CreatedAt: p.loop.clock(),
+		ID: p.id.UID + "-" + strconv.FormatUint(uint64(config.Attempt), 10), Pod: p.id, Attempt: config.Attempt, CreatedAt: p.loop.wallClock(),
 		Labels: config.Labels, Annotations: config.Annotations, RuntimeHandler: config.RuntimeHandler, Namespaces: config.Security.Namespaces,
 	}
 	if sb.Namespaces.Network != cri.NamespaceNode {
@@ -129,7 +130,7 @@ func (p *loopPod) removeSandbox(id string) {
 func (p *loopPod) createContainer(sandbox string, config *cri.ContainerConfig) *loopContainer {
 	c := &loopContainer{behavior: p.loop.options.behaviorOf(p.pod, config.Name), Container: cri.Container{
 		ID:        p.id.UID + "-" + config.Name + "-" + strconv.FormatUint(uint64(config.Attempt), 10),
-		SandboxID: sandbox, PodUID: p.id.UID, Name: config.Name, Attempt: config.Attempt, State: cri.ContainerCreated, CreatedAt: p.loop.clock(),
+		SandboxID: sandbox, PodUID: p.id.UID, Name: config.Name, Attempt: config.Attempt, State: cri.ContainerCreated, CreatedAt: p.loop.wallClock(),
 		Image: config.Image, ImageRef: "nodetest", ImageID: "nodetest", Labels: config.Labels, Annotations: config.Annotations, Mounts: config.Mounts,
 		Resources: config.Resources, StopSignal: cmp.Or(config.StopSignal, "SIGTERM"),
 	}}
@@ -150,10 +151,10 @@ func (p *loopPod) findContainer(id string) *loopContainer {
 // startContainer runs the behavior of a created container as a process of the kernel.
 func (p *loopPod) startContainer(c *loopContainer) error {
 	if err := c.behavior.StartError; err != nil {
-		c.failStart(p.loop.clock(), err)
+		c.failStart(p.loop.wallClock(), err)
 		return err
 	}
-	c.State, c.StartedAt = cri.ContainerRunning, p.loop.clock()
+	c.State, c.StartedAt, c.began = cri.ContainerRunning, p.loop.wallClock(), p.loop.clock()
 	if e := c.behavior.Exit; e != nil && e.After != critest.Never {
 		p.loop.queue.after(e.After, func() { p.exit(c, *e) })
 	}
@@ -226,7 +227,7 @@ func (p *loopPod) exit(c *loopContainer, exit critest.Exit) {
 	if c.State != cri.ContainerRunning {
 		return
 	}
-	c.State, c.FinishedAt = cri.ContainerExited, p.loop.clock()
+	c.State, c.FinishedAt = cri.ContainerExited, p.loop.wallClock()
 	c.ExitCode, c.Message = exit.Code, exit.Message
 	switch c.Reason = exit.Reason; {
 	case c.Reason != "":

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
@@ -120,4 +121,31 @@ func almostEqual(a, b nodetest.Entry) bool {
 	a.Message, b.Message = digits.ReplaceAllString(a.Message, "N"), digits.ReplaceAllString(b.Message, "N")
 	a.At = b.At
 	return a == b && late <= limit
+}
+
+// A container that crashes each minute starts again within the longest back-off, and its readiness and evictions work on, whatever the clock does.
+func TestPodsSurviveAClockThatJumps(t *testing.T) {
+	for _, jump := range []time.Duration{-24 * time.Hour, -time.Minute, time.Minute, 24 * time.Hour} {
+		t.Run(jump.String(), func(t *testing.T) {
+			l, err := nodetest.NewLoop(t.Context(), nodetest.Options{Machine: machine.Spec{Memory: 4 << 30}})
+			require.NoError(t, err)
+			ready := nodetest.NewPod("ready", nodetest.Resources{Memory: "100Mi"}, "cpu=0.1")
+			ready.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+				InitialDelaySeconds: 5, PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
+			}
+			require.NoError(t, l.Add(nodetest.NewPod("crash", nodetest.Resources{}, "exit=1@1m"), ready, nodetest.NewPod("leak", nodetest.Resources{}, "memory=ramp(0,8Gi,30m)")))
+			l.Advance(2*time.Minute + 5*time.Second) // crash waits for its back-off
+
+			l.JumpClock(jump)
+			l.Advance(time.Hour)
+
+			starts := l.Log().Match("default/crash", nodetest.KindEvent, "Started")
+			require.Greater(t, len(starts), 8)
+			for i := range starts[1:] {
+				assert.Less(t, starts[i+1].At-starts[i].At, 6*time.Minute+30*time.Second)
+			}
+			assert.Equal(t, []string{"default/leak"}, l.Log().Evicted())
+			assert.Zero(t, l.Log().NotReady("default/ready", l.Age()))
+		})
+	}
 }
