@@ -34,7 +34,7 @@ func (c *call) createBinding() (runtime.Object, error) {
 	case binding.Target.Name == "":
 		return nil, c.invalidError(c.name, "target.name", "is required")
 	}
-	if _, err := c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) { return c.bindPod(before, binding) }); err != nil {
+	if _, err := c.editStored(func(before Object) (Object, error) { return c.bindPod(before, binding) }); err != nil {
 		return nil, err
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
@@ -43,9 +43,6 @@ func (c *call) createBinding() (runtime.Object, error) {
 // bindPod returns a copy of the stored pod, before, that is bound to the target node of the binding. It returns the error of
 // a real API server, for example if the pod already has a node.
 func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
-	if before == nil {
-		return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
-	}
 	pod := before.(*corev1.Pod).DeepCopy()
 	switch {
 	case binding.UID != "" && binding.UID != pod.UID:

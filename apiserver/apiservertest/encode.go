@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -41,6 +42,9 @@ func (c *call) negotiateEncoding() encoding {
 		name := mediaType(part)
 		if name == "*/*" || name == "application/*" {
 			name = runtime.ContentTypeJSON
+		}
+		if name == runtime.ContentTypeProtobuf && c.kind.typ == nil {
+			continue // custom resources
 		}
 		if info, ok := c.findSerializer(name); ok {
 			return encoding{info, c.server.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion())}
@@ -73,8 +77,11 @@ func (c *call) writeObject(code int, obj runtime.Object) {
 // encodeObject writes the object, with its kind and API version, to w. The object may be shared and is not changed.
 func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	switch obj.(type) {
-	case *metav1.Status, *metav1.PartialObjectMetadataList:
+	case *metav1.Status, *metav1.PartialObjectMetadataList, *unstructured.Unstructured, *unstructured.UnstructuredList:
 		return c.encoding.info.Serializer.Encode(obj, w)
+	}
+	if stored, ok := obj.(Object); ok {
+		obj = c.kind.fromStored(stored)
 	}
 	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // the encoder sets the kind of its argument for a moment
 }
@@ -82,13 +89,16 @@ func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 // buildList returns a list of the requested kind, such as a PodList, with these objects as its items. version is the
 // resource version of the list.
 func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
+	if c.kind.typ == nil {
+		return c.buildUnstructuredList(objects, version), nil
+	}
 	list, err := c.server.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
 		return nil, err
 	}
 	items := make([]runtime.Object, len(objects))
 	for i, obj := range objects {
-		items[i] = obj
+		items[i] = c.kind.fromStored(obj)
 	}
 	if err := apimeta.SetList(list, items); err != nil {
 		return nil, err
@@ -101,6 +111,17 @@ func (c *call) buildList(objects []Object, version int64) (runtime.Object, error
 	return list, nil
 }
 
+// buildUnstructuredList returns a list of custom resources.
+func (c *call) buildUnstructuredList(objects []Object, version int64) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{Object: map[string]any{}, Items: make([]unstructured.Unstructured, len(objects))}
+	list.SetGroupVersionKind(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+	list.SetResourceVersion(fmt.Sprint(version))
+	for i, obj := range objects {
+		list.Items[i] = *obj.(*unstructured.Unstructured)
+	}
+	return list
+}
+
 // decodeBody decodes the JSON or protobuf request body into an object of the same Go type as into. It sets no default
 // values.
 func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
@@ -110,7 +131,7 @@ func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	}
 	info, ok := c.findSerializer(name)
 	if !ok {
-		return nil, c.unsupportedMediaType(name)
+		return nil, c.unsupportedMediaType(runtime.ContentTypeJSON, runtime.ContentTypeProtobuf)
 	}
 	var want *schema.GroupVersionKind
 	if kinds, _, err := c.server.kinds.scheme.ObjectKinds(into); err == nil {
@@ -123,9 +144,12 @@ func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-func (c *call) unsupportedMediaType(name string) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, c.verb, c.kind.groupResource(), c.name,
-		"the body of the request was in an unknown format - accepted media types include: application/json, not "+name, 0, true)
+// unsupportedMediaType returns the error that the media type of the request body is none of the accepted ones.
+func (c *call) unsupportedMediaType(accepted ...string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
+	}}
 }
 
 // decodeObject decodes the request body. It returns an error unless the kind, namespace and name of the object match the
@@ -137,9 +161,12 @@ func (c *call) decodeObject() (Object, error) {
 	}
 	obj, ok := decoded.(Object)
 	if !ok || c.server.kinds.kindOf(obj) != c.kind {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a %T was sent, not a %s", decoded, c.kind.Kind))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s in version %q",
+			decoded.GetObjectKind().GroupVersionKind().Kind, decoded.GetObjectKind().GroupVersionKind().GroupVersion(), c.kind.Kind, c.kind.GroupVersion()))
 	}
-	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	if c.kind.typ != nil {
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
 	if obj.GetNamespace() == "" {
 		obj.SetNamespace(c.namespace)
 	}
@@ -149,7 +176,7 @@ func (c *call) decodeObject() (Object, error) {
 	if c.name != "" && obj.GetName() != c.name {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), c.name))
 	}
-	return obj, nil
+	return c.kind.toStored(obj), nil
 }
 
 // watchWriter writes the events of a watch as frames of the response.

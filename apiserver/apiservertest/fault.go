@@ -129,16 +129,13 @@ func (f *faults) disconnectSignal() <-chan struct{} {
 // findFault returns the injected fault that applies to the request, or nil. It also counts the request for the fields Skip
 // and Times of each fault that matches it.
 func (f *faults) findFault(request *call) *Fault {
-	request.server.log.mu.Lock()
-	logged := request.server.log.requests[max(request.index-request.server.log.offset, 0)]
-	request.server.log.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.unavailable {
 		return &Fault{Disconnect: true}
 	}
 	for _, a := range slices.Backward(f.active) {
-		if !a.matchesRequest(logged) {
+		if !a.matchesRequest(request.request) {
 			continue
 		}
 		if a.seen++; a.seen <= a.Skip || a.Times > 0 && a.seen > a.Skip+a.Times {

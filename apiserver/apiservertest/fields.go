@@ -5,10 +5,15 @@ package apiservertest
 
 import (
 	"strconv"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 // selectableField returns the value of the field of obj that has this name in a field selector, such as spec.nodeName. ok is
@@ -25,6 +30,16 @@ func selectableField(obj Object, name string) (value string, ok bool) {
 		return podField(obj, name)
 	case *corev1.Event:
 		return eventField(obj, name)
+	case *eventsv1.Event:
+		return newEventField(obj, name)
+	case *corev1.ReplicationController:
+		return strconv.Itoa(int(obj.Status.Replicas)), name == "status.replicas"
+	case *appsv1.ReplicaSet:
+		return strconv.Itoa(int(obj.Status.Replicas)), name == "status.replicas"
+	case *batchv1.Job:
+		return strconv.Itoa(int(obj.Status.Succeeded)), name == "status.successful"
+	case *resourcev1.ResourceSlice:
+		return sliceField(obj, name)
 	case *corev1.Node:
 		return strconv.FormatBool(obj.Spec.Unschedulable), name == "spec.unschedulable"
 	case *corev1.Secret:
@@ -89,6 +104,8 @@ func eventField(event *corev1.Event, name string) (string, bool) {
 		return about.Name, true
 	case "involvedObject.uid":
 		return string(about.UID), true
+	case "involvedObject.resourceVersion":
+		return about.ResourceVersion, true
 	case "involvedObject.apiVersion":
 		return about.APIVersion, true
 	case "involvedObject.fieldPath":
@@ -103,4 +120,29 @@ func eventField(event *corev1.Event, name string) (string, bool) {
 		return event.Type, true
 	}
 	return "", false
+}
+
+// newEventField returns the field of an Event of events.k8s.io. Source: pkg/apis/events/v1/conversion.go.
+func newEventField(event *eventsv1.Event, name string) (string, bool) {
+	core := coreEvent(event).(*corev1.Event)
+	if about, ok := strings.CutPrefix(name, "regarding."); ok {
+		return eventField(core, "involvedObject."+about)
+	}
+	switch name {
+	case "reportingController":
+		return eventField(core, "reportingComponent")
+	case "reason", "type":
+		return eventField(core, name)
+	}
+	return "", false
+}
+
+func sliceField(slice *resourcev1.ResourceSlice, name string) (string, bool) {
+	switch {
+	case name == "spec.driver":
+		return slice.Spec.Driver, true
+	case name == "spec.nodeName" && slice.Spec.NodeName != nil:
+		return *slice.Spec.NodeName, true
+	}
+	return "", name == "spec.nodeName"
 }

@@ -4,21 +4,17 @@
 package apiservertest
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // Object is an API object that the server stores.
@@ -27,13 +23,40 @@ type Object interface {
 	metav1.Object
 }
 
+// Kind describes a kind that a server serves in addition to its own kinds, such as that of a custom resource. The server stores its
+// objects as *unstructured.Unstructured, and treats them as a real API server treats custom resources without a schema.
+type Kind struct {
+	Group, Version, Kind string // such as example.com, v1 and Widget
+	Resource             string // plural name in paths, such as widgets
+	Namespaced           bool   // false: the objects have no namespace
+	Status               bool   // the objects have the subresource status
+}
+
 // kind describes one API resource: its kind, Go type, and properties that the server models.
 type kind struct {
 	schema.GroupVersionKind
-	resource   string
-	namespaced bool
-	versioned  bool // an update must have the resource version of the stored object
-	typ        reflect.Type
+	traits
+	resource     string
+	shortName    string // empty: none
+	namespaced   bool
+	subresources []string     // other than status
+	typ          reflect.Type // nil: *unstructured.Unstructured
+	alias        *alias       // nil: objects are stored as objects of this kind
+}
+
+// traits are properties of a kind in which kinds of a real API server differ.
+type traits struct {
+	versioned      bool // an update must have the resource version of the stored object
+	generation     bool // the server counts the changes of the spec in metadata.generation
+	returnsDeleted bool // the response to a DELETE request is the removed object, not a Status
+	hasStatus      bool // objects have the subresource status
+}
+
+// alias describes a second API of a stored kind: events of events.k8s.io are stored as events of core.
+type alias struct {
+	stored     *kind
+	toStored   func(Object) Object
+	fromStored func(Object) Object
 }
 
 func (k *kind) groupResource() schema.GroupResource {
@@ -41,86 +64,150 @@ func (k *kind) groupResource() schema.GroupResource {
 }
 
 // newObject returns an empty object of the kind.
-func (k *kind) newObject() Object { return reflect.New(k.typ).Interface().(Object) }
-
-// hasStatus reports whether objects of this kind have a status subresource.
-func (k *kind) hasStatus() bool {
-	_, ok := k.typ.FieldByName("Status")
-	return ok
+func (k *kind) newObject() Object {
+	if k.typ == nil {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetGroupVersionKind(k.GroupVersionKind)
+		return obj
+	}
+	return reflect.New(k.typ).Interface().(Object)
 }
 
-// kinds holds the supported kinds, by resource and by Go type.
+// storedKind returns the kind as which objects of kind k are stored: k, or the kind of which k is an alias.
+func (k *kind) storedKind() *kind {
+	if k.alias != nil {
+		return k.alias.stored
+	}
+	return k
+}
+
+// toStored converts an object of kind k to its stored kind.
+func (k *kind) toStored(obj Object) Object {
+	if k.alias != nil {
+		return k.alias.toStored(obj)
+	}
+	return obj
+}
+
+// fromStored converts an object of the stored kind to kind k. An object of another type is returned as it is.
+func (k *kind) fromStored(obj Object) Object {
+	if k.alias != nil && reflect.TypeOf(obj).Elem() == k.alias.stored.typ {
+		return k.alias.fromStored(obj)
+	}
+	return obj
+}
+
+// kinds holds the supported kinds, by resource, by Go type and by name. It does not change after newKinds.
 type kinds struct {
 	codecs     serializer.CodecFactory
 	scheme     *runtime.Scheme
 	byResource map[schema.GroupVersionResource]*kind
 	byType     map[reflect.Type]*kind
+	byKind     map[schema.GroupVersionKind]*kind
 }
 
-func newKinds() (*kinds, error) {
+// newKinds returns the kinds of the table builtinKinds and the further kinds.
+func newKinds(further []Kind) (*kinds, error) {
 	k := &kinds{
 		scheme:     runtime.NewScheme(),
 		byResource: map[schema.GroupVersionResource]*kind{},
 		byType:     map[reflect.Type]*kind{},
+		byKind:     map[schema.GroupVersionKind]*kind{},
 	}
-	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, coordinationv1.AddToScheme, certificatesv1.AddToScheme, certificatesv1beta1.AddToScheme,
-		nodev1.AddToScheme, storagev1.AddToScheme, authenticationv1.AddToScheme,
-	} {
-		if err := add(k.scheme); err != nil {
-			return nil, err
+	if err := addTypes(k.scheme); err != nil {
+		return nil, err
+	}
+	for _, b := range builtinKinds() {
+		k.addKind(b)
+	}
+	events := k.byKind[eventsv1.SchemeGroupVersion.WithKind("Event")]
+	events.alias = &alias{stored: k.kindOf(&corev1.Event{}), toStored: coreEvent, fromStored: newEvent}
+	for i, f := range further {
+		if err := k.addFurther(f); err != nil {
+			return nil, fmt.Errorf("Options.Kinds[%d]: %w", i, err)
 		}
 	}
 	metav1.AddToGroupVersion(k.scheme, schema.GroupVersion{Version: "v1"})
 	k.codecs = serializer.NewCodecFactory(k.scheme)
-	k.addAll()
 	return k, nil
 }
 
-func (k *kinds) addAll() {
-	const cluster, namespaced = false, true
-	for resource, obj := range map[string]Object{
-		"pods": &corev1.Pod{}, "events": &corev1.Event{}, "configmaps": &corev1.ConfigMap{}, "secrets": &corev1.Secret{},
-		"services": &corev1.Service{}, "serviceaccounts": &corev1.ServiceAccount{}, "endpoints": &corev1.Endpoints{}, //nolint:staticcheck // It is one of the kinds of v1.
-		"persistentvolumeclaims": &corev1.PersistentVolumeClaim{},
-	} {
-		k.addKind(corev1.SchemeGroupVersion, resource, obj, namespaced)
+func (k *kinds) addKind(b builtin) {
+	typ := reflect.TypeOf(b.object).Elem()
+	added := &kind{
+		GroupVersionKind: b.version.WithKind(typ.Name()), resource: b.resource, shortName: b.shortName, namespaced: b.namespaced,
+		traits: b.traits, subresources: b.subresources, typ: typ,
 	}
-	for resource, obj := range map[string]Object{
-		"nodes": &corev1.Node{}, "namespaces": &corev1.Namespace{}, "persistentvolumes": &corev1.PersistentVolume{},
-	} {
-		k.addKind(corev1.SchemeGroupVersion, resource, obj, cluster)
-	}
-	k.addKind(coordinationv1.SchemeGroupVersion, "leases", &coordinationv1.Lease{}, namespaced).versioned = true
-	k.addKind(certificatesv1.SchemeGroupVersion, "certificatesigningrequests", &certificatesv1.CertificateSigningRequest{}, cluster)
-	k.addKind(certificatesv1.SchemeGroupVersion, "clustertrustbundles", &certificatesv1.ClusterTrustBundle{}, cluster)
-	k.addKind(certificatesv1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1.PodCertificateRequest{}, namespaced)
-	k.addKind(certificatesv1beta1.SchemeGroupVersion, "clustertrustbundles", &certificatesv1beta1.ClusterTrustBundle{}, cluster)
-	k.addKind(certificatesv1beta1.SchemeGroupVersion, "podcertificaterequests", &certificatesv1beta1.PodCertificateRequest{}, namespaced)
-	k.addKind(nodev1.SchemeGroupVersion, "runtimeclasses", &nodev1.RuntimeClass{}, cluster)
-	for resource, obj := range map[string]Object{
-		"csidrivers": &storagev1.CSIDriver{}, "csinodes": &storagev1.CSINode{}, "storageclasses": &storagev1.StorageClass{},
-		"volumeattachments": &storagev1.VolumeAttachment{},
-	} {
-		k.addKind(storagev1.SchemeGroupVersion, resource, obj, cluster)
-	}
+	_, added.hasStatus = typ.FieldByName("Status")
+	k.byResource[b.version.WithResource(b.resource)] = added
+	k.byType[typ] = added
+	k.byKind[added.GroupVersionKind] = added
 }
 
-func (k *kinds) addKind(version schema.GroupVersion, resource string, obj Object, namespaced bool) *kind {
-	typ := reflect.TypeOf(obj).Elem()
-	added := &kind{GroupVersionKind: version.WithKind(typ.Name()), resource: resource, namespaced: namespaced, typ: typ}
-	k.byResource[version.WithResource(resource)] = added
-	k.byType[typ] = added
-	return added
+// addFurther adds a kind of Options.Kinds. The error names the invalid field.
+func (k *kinds) addFurther(f Kind) error {
+	version := schema.GroupVersion{Group: f.Group, Version: f.Version}
+	for field, value := range map[string]string{"Group": f.Group, "Version": f.Version, "Kind": f.Kind, "Resource": f.Resource} {
+		switch {
+		case value == "":
+			return fmt.Errorf("%s: required", field)
+		case strings.Contains(value, "/"):
+			return fmt.Errorf("%s: invalid value %q: contains a slash", field, value)
+		}
+	}
+	added := &kind{
+		GroupVersionKind: version.WithKind(f.Kind), resource: f.Resource, namespaced: f.Namespaced,
+		traits: traits{versioned: true, generation: true, hasStatus: f.Status},
+	}
+	switch {
+	case k.byResource[version.WithResource(f.Resource)] != nil:
+		return fmt.Errorf("Resource: duplicate value %q of %s", f.Resource, version)
+	case k.byKind[added.GroupVersionKind] != nil:
+		return fmt.Errorf("Kind: duplicate value %q of %s", f.Kind, version)
+	}
+	if !k.scheme.IsVersionRegistered(version) {
+		metav1.AddToGroupVersion(k.scheme, version) // for DeleteOptions
+	}
+	k.byResource[version.WithResource(f.Resource)] = added
+	k.byKind[added.GroupVersionKind] = added
+	return nil
 }
 
 // kindOf returns the server's description of the object's kind, or nil if the server does not support the kind.
 func (k *kinds) kindOf(obj Object) *kind {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return k.byKind[u.GroupVersionKind()]
+	}
 	typ := reflect.TypeOf(obj)
 	if typ == nil || typ.Kind() != reflect.Pointer {
 		return nil
 	}
 	return k.byType[typ.Elem()]
+}
+
+// storedForm returns obj as the server stores it: an unstructured object of a kind with a Go type is converted to this type, and an
+// object of an alias to its stored kind.
+func (k *kinds) storedForm(obj Object) (Object, error) {
+	kind := k.kindOf(obj)
+	if kind == nil {
+		return nil, unsupportedError(obj)
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok && kind.typ != nil {
+		obj = kind.newObject()
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, obj); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+		obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return kind.toStored(obj), nil
+}
+
+// unsupportedError returns the error that the server does not support the kind of obj.
+func unsupportedError(obj Object) error {
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return fmt.Errorf("%s: kind is not supported; add it to Options.Kinds", u.GroupVersionKind())
+	}
+	return fmt.Errorf("type %T is not supported", obj)
 }
 
 // address identifies the objects of a request path.

@@ -20,8 +20,11 @@ import (
 type pages struct {
 	mu         sync.Mutex // guards the fields below
 	next       int
-	remainders map[string]remainder
+	remainders map[string]remainder // the last maxPages
 }
+
+// maxPages is the number of lists with a continue token that a server keeps. An older token is expired.
+const maxPages = 1000
 
 // remainder holds the objects of a list that follow a page, and the resource version of the list.
 type remainder struct {
@@ -38,6 +41,7 @@ func (p *pages) cutPage(from remainder, limit int) (page []Object, token string)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next++
+	delete(p.remainders, fmt.Sprintf("page-%d", p.next-maxPages))
 	token = fmt.Sprintf("page-%d", p.next)
 	if p.remainders == nil {
 		p.remainders = map[string]remainder{}
@@ -77,7 +81,7 @@ func (c *call) listObjects() (runtime.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		from.objects, from.version = c.server.store.listObjects(c.kind, matches)
+		from.objects, from.version = c.server.store.listObjects(c.kind.storedKind(), matches)
 		if err := checkVersion(query, from.version); err != nil {
 			return nil, err
 		}
@@ -92,6 +96,9 @@ func (c *call) listObjects() (runtime.Object, error) {
 		return nil, err
 	}
 	meta.SetContinue(token)
+	if remaining := int64(len(from.objects) - len(page)); remaining > 0 && query.Get("labelSelector") == "" && query.Get("fieldSelector") == "" {
+		meta.SetRemainingItemCount(&remaining)
+	}
 	if wantsMetadata(c.r) {
 		return metadataList(list)
 	}
@@ -111,7 +118,9 @@ func metadataList(list runtime.Object) (runtime.Object, error) {
 	}
 	out := &metav1.PartialObjectMetadataList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
-		ListMeta: metav1.ListMeta{ResourceVersion: meta.GetResourceVersion(), Continue: meta.GetContinue()},
+		ListMeta: metav1.ListMeta{
+			ResourceVersion: meta.GetResourceVersion(), Continue: meta.GetContinue(), RemainingItemCount: meta.GetRemainingItemCount(),
+		},
 	}
 	return out, apimeta.EachListItem(list, func(o runtime.Object) error {
 		object, err := apimeta.Accessor(o)

@@ -29,19 +29,40 @@ type Request struct {
 type requestLog struct {
 	mu       sync.Mutex // guards the fields below
 	requests []Request
+	limit    int // maximum length of requests
+	bytes    int // total length of the bodies of requests
 	offset   int // number of deleted requests
 	watches  map[string]int
 }
 
-// addRequest appends a request and its body to the log. It returns the index of the log entry, which setCode needs.
-func (l *requestLog) addRequest(c *call) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.requests = append(l.requests, Request{
+// Default and limit of the request log.
+const (
+	defaultRequestLog = 10_000
+	maxLoggedBytes    = 64 << 20 // of bodies
+)
+
+// loggedRequest returns the entry of the request log for the request. It has no code yet.
+func (c *call) loggedRequest() Request {
+	return Request{
 		At: time.Now(), Verb: c.verb, Resource: c.kind.resource, Subresource: c.subresource, Namespace: c.namespace, Name: c.name,
 		Query: c.r.URL.RawQuery, ContentType: c.r.Header.Get("Content-Type"), Body: c.body,
 		UserAgent: c.r.UserAgent(), Remote: c.r.RemoteAddr,
-	})
+	}
+}
+
+// addRequest appends a request to the log, and deletes the oldest requests above the limits. It returns the index of the log entry,
+// which setCode needs.
+func (l *requestLog) addRequest(request Request) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = append(l.requests, request)
+	l.bytes += len(request.Body)
+	for len(l.requests) > 1 && (len(l.requests) > l.limit || l.bytes > maxLoggedBytes) {
+		l.bytes -= len(l.requests[0].Body)
+		l.requests[0] = Request{}
+		l.requests = l.requests[1:]
+		l.offset++
+	}
 	return l.offset + len(l.requests) - 1
 }
 
@@ -63,7 +84,7 @@ func (l *requestLog) countWatches(resource string, n int) {
 	l.watches[resource] += n
 }
 
-// Requests returns the logged requests that match, in the order of their arrival.
+// Requests returns the logged requests that match, in the order of their arrival. The log has the last Options.RequestLog requests.
 func (s *Server) Requests(match Match) []Request {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -78,7 +99,7 @@ func (s *Server) ForgetRequests() {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	s.log.offset += len(s.log.requests)
-	s.log.requests = nil
+	s.log.requests, s.log.bytes = nil, 0
 }
 
 // OpenWatches returns the number of open watches of a resource.

@@ -15,7 +15,11 @@ import (
 // object keeps its UID and creation time. A new object gets a UID and the current time. Put does not change its arguments.
 func (s *Server) Put(objects ...Object) error {
 	for _, obj := range objects {
-		if err := s.putObject(cloneObject(obj)); err != nil {
+		stored, err := s.kinds.storedForm(cloneObject(obj))
+		if err != nil {
+			return fmt.Errorf("put object: %w", err)
+		}
+		if err := s.putObject(stored); err != nil {
 			return err
 		}
 	}
@@ -29,7 +33,7 @@ func (s *Server) putObject(obj Object) error {
 	if err != nil {
 		return fmt.Errorf("put object: %w", err)
 	}
-	before := s.store.objects[k]
+	before := s.store.objects[k.kind][k]
 	if before != nil {
 		if obj.GetUID() == "" {
 			obj.SetUID(before.GetUID())
@@ -62,7 +66,7 @@ func (s *Server) editObject(obj Object, edit func(Object) Object) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.store.updateObject(k, func(before Object) (Object, error) {
+	_, err = s.store.updateObject(k, false, func(before Object) (Object, error) {
 		if before == nil {
 			return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
 		}
@@ -78,10 +82,11 @@ func Change[T Object](server *Server, namespace, name string, edit func(T)) erro
 	if !ok {
 		return fmt.Errorf("change object: there is no %T %s/%s", obj, namespace, name)
 	}
+	kind := server.kinds.kindOf(obj)
 	return server.editObject(obj, func(before Object) Object {
-		next := cloneObject(before).(T)
+		next := kind.fromStored(cloneObject(before)).(T)
 		edit(next)
-		return next
+		return kind.toStored(next)
 	})
 }
 
@@ -92,11 +97,11 @@ func Get[T Object](server *Server, namespace, name string) (object T, exists boo
 	if k == nil {
 		return none, false
 	}
-	obj, err := server.store.getObject(key{k, namespace, name})
+	obj, err := server.store.getObject(key{k.storedKind(), namespace, name})
 	if err != nil {
 		return none, false
 	}
-	return cloneObject(obj.(T)), true
+	return cloneObject(k.fromStored(obj).(T)), true
 }
 
 // List returns copies of all objects of type T, ordered by namespace and name.
@@ -105,10 +110,10 @@ func List[T Object](server *Server) []T {
 	if k == nil {
 		return nil
 	}
-	objects, _ := server.store.listObjects(k, func(Object) bool { return true })
+	objects, _ := server.store.listObjects(k.storedKind(), func(Object) bool { return true })
 	list := make([]T, len(objects))
 	for i, obj := range objects {
-		list[i] = cloneObject(obj.(T))
+		list[i] = cloneObject(k.fromStored(obj).(T))
 	}
 	return list
 }

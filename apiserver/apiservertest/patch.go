@@ -6,20 +6,19 @@ package apiservertest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
 // patchObject applies the patch of a PATCH request to the stored object. The patch is a strategic merge patch, a merge patch
 // or a JSON patch.
 func (c *call) patchObject() (Object, error) {
-	return c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
-		if before == nil {
-			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
-		}
-		original, err := marshalObject(before)
+	return c.editStored(func(before Object) (Object, error) {
+		original, err := marshalObject(c.kind.fromStored(before))
 		if err != nil {
 			return nil, apierrors.NewInternalError(err)
 		}
@@ -34,23 +33,35 @@ func (c *call) patchObject() (Object, error) {
 		if obj.GetName() != c.name || obj.GetNamespace() != c.namespace {
 			return nil, c.invalidError(c.name, "metadata.name", "field is immutable")
 		}
-		return c.prepareUpdate(before, obj)
+		return c.prepareUpdate(before, c.kind.toStored(obj))
 	})
 }
 
 // applyPatch applies the patch of the request to a JSON document, and returns the resulting document.
 func (c *call) applyPatch(original []byte) ([]byte, error) {
+	return c.applyPatchTo(original, c.kind.newObject())
+}
+
+// applyPatchTo applies the patch of the request to a JSON document, and returns the resulting document. The Go type of document has
+// the merge keys of its lists. Like a real API server, it supports no strategic merge patches of custom resources.
+func (c *call) applyPatchTo(original []byte, document any) ([]byte, error) {
 	var patched []byte
 	var err error
-	switch name := mediaType(c.r.Header.Get("Content-Type")); types.PatchType(name) {
+	name := mediaType(c.r.Header.Get("Content-Type"))
+	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType)}
+	if c.kind.typ == nil {
+		accepted = accepted[:2]
+	}
+	if !slices.Contains(accepted, name) {
+		return nil, c.unsupportedMediaType(accepted...)
+	}
+	switch types.PatchType(name) {
 	case types.StrategicMergePatchType:
-		patched, err = strategicpatch.StrategicMergePatch(original, c.body, c.kind.newObject())
+		patched, err = strategicpatch.StrategicMergePatch(original, c.body, document)
 	case types.MergePatchType:
 		patched, err = applyMergePatch(original, c.body)
-	case types.JSONPatchType:
-		patched, err = applyJSONPatch(original, c.body)
 	default:
-		return nil, c.unsupportedMediaType(name)
+		patched, err = applyJSONPatch(original, c.body)
 	}
 	if err != nil {
 		return nil, apierrors.NewGenericServerResponse(422, c.verb, c.kind.groupResource(), c.name, "apply patch: "+err.Error(), 0, true)
@@ -61,10 +72,10 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 // applyMergePatch applies a merge patch (RFC 7386) to a JSON document, and returns the resulting document.
 func applyMergePatch(original, patch []byte) ([]byte, error) {
 	var o, p any
-	if err := json.Unmarshal(original, &o); err != nil {
+	if err := utiljson.Unmarshal(original, &o); err != nil { // which keeps 64-bit integers
 		return nil, err
 	}
-	if err := json.Unmarshal(patch, &p); err != nil {
+	if err := utiljson.Unmarshal(patch, &p); err != nil {
 		return nil, err
 	}
 	return json.Marshal(mergeValues(o, p))

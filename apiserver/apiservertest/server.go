@@ -28,7 +28,10 @@ const maxBody = 3 << 20
 
 // Options configures a [Server]. The zero value suits most tests.
 type Options struct {
-	History int // number of stored changes; watches from an older version get 410; zero: 10,000
+	Kinds   []Kind // further kinds, such as those of custom resources; nil: none. NewServer panics if a kind is invalid.
+	History int    // number of stored changes; watches from an older version get 410; zero: 10,000
+	// RequestLog is the number of requests that Server.Requests keeps, the last ones, with at most 64 MiB of bodies; zero: 10,000.
+	RequestLog int
 	// Admit admits a write request: before is nil for a creation, obj for a deletion. A request with an error fails with that API
 	// error or with 403. Admit is called with the server locked and must not call it. Nil: all requests are admitted.
 	Admit func(verb string, before, obj Object) error
@@ -52,12 +55,16 @@ func NewServer(opts Options) *Server {
 	if opts.History == 0 {
 		opts.History = defaultHistory
 	}
-	k, err := newKinds()
+	if opts.RequestLog == 0 {
+		opts.RequestLog = defaultRequestLog
+	}
+	k, err := newKinds(opts.Kinds)
 	if err != nil {
-		panic(err) // the types of k8s.io/api conflict
+		panic(err) // a required field of Options.Kinds is empty, or two kinds conflict
 	}
 	s := &Server{opts: opts, kinds: k, store: newStore(k, opts.History)}
 	s.faults.disconnect = make(chan struct{})
+	s.log.limit = opts.RequestLog
 	return s
 }
 
@@ -68,7 +75,10 @@ func (s *Server) Config() *rest.Config {
 
 // ServeHTTP handles one API request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := &call{server: s, w: w, r: r}
+	if s.faults.isUnavailable() {
+		panic(http.ErrAbortHandler)
+	}
+	call := &call{server: s, w: w, r: r, dryRun: r.URL.Query().Has("dryRun"), index: -1}
 	switch r.URL.Path {
 	case "/healthz", "/livez", "/readyz":
 		_, _ = io.WriteString(w, "ok")
@@ -77,7 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		call.writeJSON(http.StatusOK, version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.1-apiservertest"})
 		return
 	}
-	if !call.parseRequest() {
+	if call.serveDiscovery() || !call.parseRequest() {
 		return
 	}
 	call.serveWithFaults()
@@ -91,7 +101,9 @@ type call struct {
 	body   []byte
 	address
 	verb            string
-	index           int // in the request log
+	dryRun          bool    // the request changes nothing
+	request         Request // entry of the request log, without a code
+	index           int     // in the request log; -1: not logged
 	encoding        encoding
 	disconnectAfter time.Duration // of a watch; zero: never
 }
@@ -108,7 +120,8 @@ func (c *call) parseRequest() bool {
 	var err error
 	c.body, err = io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
 	c.verb = c.findVerb()
-	c.index = c.server.log.addRequest(c)
+	c.request = c.loggedRequest()
+	c.index = c.server.log.addRequest(c.request)
 	c.encoding = c.negotiateEncoding()
 	switch {
 	case err != nil:
@@ -152,8 +165,11 @@ func (c *call) findVerb() string {
 			return "patch"
 		}
 	case http.MethodDelete:
-		if one && c.subresource == "" {
+		switch {
+		case one && c.subresource == "":
 			return "delete"
+		case !one && (c.namespace != "" || !c.kind.namespaced):
+			return "deletecollection"
 		}
 	}
 	return ""
@@ -207,7 +223,9 @@ func (c *call) writeError(err error) {
 
 func (c *call) writeJSON(code int, v any) {
 	c.server.log.setCode(c.index, code)
-	c.w.Header().Set("Content-Type", "application/json")
+	if c.w.Header().Get("Content-Type") == "" {
+		c.w.Header().Set("Content-Type", "application/json")
+	}
 	c.w.WriteHeader(code)
 	_ = json.NewEncoder(c.w).Encode(v) // the client may have disconnected
 }

@@ -4,6 +4,7 @@
 package apiservertest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -40,7 +41,7 @@ type store struct {
 	mu      sync.Mutex // guards the fields below
 	seed    uint64     // part of generated UIDs
 	version int64      // resource version of the newest change
-	objects map[key]Object
+	objects map[*kind]map[key]Object
 	history []change
 	limit   int           // maximum length of history
 	oldest  int64         // changes up to this version are not in history any more
@@ -50,7 +51,7 @@ type store struct {
 func newStore(kinds *kinds, maxHistory int) *store {
 	return &store{
 		kinds: kinds, seed: rand.Uint64(), version: 1000, oldest: 1000, limit: maxHistory, //nolint:gosec // It is no secret.
-		objects: map[key]Object{}, changed: make(chan struct{}),
+		objects: map[*kind]map[key]Object{}, changed: make(chan struct{}),
 	}
 }
 
@@ -60,11 +61,11 @@ func (s *store) keyOf(obj Object) (key, error) {
 	k := s.kinds.kindOf(obj)
 	switch {
 	case k == nil:
-		return key{}, fmt.Errorf("type %T is not supported", obj)
+		return key{}, unsupportedError(obj)
 	case k.namespaced && obj.GetNamespace() == "":
 		return key{}, fmt.Errorf("%s %s: metadata.namespace: required", k.Kind, obj.GetName())
 	}
-	return key{k, obj.GetNamespace(), obj.GetName()}, nil
+	return key{k.storedKind(), obj.GetNamespace(), obj.GetName()}, nil
 }
 
 // getObject returns the stored object with key k, or a NotFound error. The object is shared and must not be changed.
@@ -75,7 +76,7 @@ func (s *store) getObject(k key) (Object, error) {
 }
 
 func (s *store) getLocked(k key) (Object, error) {
-	if obj, ok := s.objects[k]; ok {
+	if obj, ok := s.objects[k.kind][k]; ok {
 		return obj, nil
 	}
 	return nil, apierrors.NewNotFound(k.kind.groupResource(), k.name)
@@ -91,27 +92,32 @@ func (s *store) listObjects(kind *kind, matches func(Object) bool) (objects []Ob
 
 func (s *store) listLocked(kind *kind, matches func(Object) bool) []Object {
 	var list []Object
-	for at, obj := range s.objects {
-		if at.kind == kind && matches(obj) {
+	for _, obj := range s.objects[kind] {
+		if matches(obj) {
 			list = append(list, obj)
 		}
 	}
 	slices.SortFunc(list, func(a, b Object) int {
-		return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
+		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 	})
 	return list
 }
 
 // updateObject replaces the stored object with key k by the result of edit(before), and returns the new object. before is
 // the stored object, or nil if there is none, and must not be changed. If the result is nil, updateObject removes the stored
-// object and returns it. The store owns the result.
-func (s *store) updateObject(k key, edit func(before Object) (after Object, err error)) (Object, error) {
+// object and returns it. The store owns the result. A dry run changes nothing in the store, and returns the result or before.
+func (s *store) updateObject(k key, dryRun bool, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.objects[k]
+	before := s.objects[k.kind][k]
 	after, err := edit(before)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case dryRun && after == nil:
+		return before, nil
+	case dryRun:
+		return after, nil
 	}
 	return s.putLocked(k, before, after), nil
 }
@@ -130,9 +136,12 @@ func (s *store) putLocked(k key, before, after Object) Object {
 	event := change{version: s.version, kind: k.kind, before: before, after: after}
 	if after != nil {
 		after.SetResourceVersion(strconv.FormatInt(s.version, 10))
-		s.objects[k] = after
+		if s.objects[k.kind] == nil {
+			s.objects[k.kind] = map[key]Object{}
+		}
+		s.objects[k.kind][k] = after
 	} else {
-		delete(s.objects, k)
+		delete(s.objects[k.kind], k)
 		event.before = cloneObject(before)
 		event.before.SetResourceVersion(strconv.FormatInt(s.version, 10))
 		after = event.before
@@ -180,7 +189,7 @@ func (s *store) compactHistory() {
 func (s *store) deleteSilently(k key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.objects, k)
+	delete(s.objects[k.kind], k)
 	s.version++
 }
 
@@ -188,15 +197,13 @@ func (s *store) deleteSilently(k key) {
 func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
 // fillLocked sets the UID, the creation time and the defaults of a new object. If the object has no name, it generates one
-// from generateName. The caller holds the lock of the store.
+// from generateName, and tries again at most seven times if the name is taken. The caller holds the lock of the store.
 func (s *store) fillLocked(obj Object) {
-	if obj.GetName() == "" {
-		const letters = "bcdfghjklmnpqrstvwxz2456789"
-		suffix := make([]byte, 5)
-		for i := range suffix {
-			suffix[i] = letters[rand.IntN(len(letters))] //nolint:gosec // It is no secret.
+	for try := 0; obj.GetName() == "" || try > 0 && try < 8; try++ {
+		obj.SetName(generateName(obj.GetGenerateName()))
+		if k, err := s.keyOf(obj); err != nil || s.objects[k.kind][k] == nil {
+			break
 		}
-		obj.SetName(obj.GetGenerateName() + string(suffix))
 	}
 	if obj.GetUID() == "" {
 		obj.SetUID(types.UID(fmt.Sprintf("%08x-%04x-4000-8000-%012x", s.seed>>32, s.seed&0xffff, s.version+1)))
@@ -205,6 +212,16 @@ func (s *store) fillLocked(obj Object) {
 		obj.SetCreationTimestamp(currentTime())
 	}
 	setDefaults(obj)
+}
+
+// generateName returns a name that begins with prefix, has a random suffix of five characters, and at most 63 characters.
+func generateName(prefix string) string {
+	const letters, maxLength = "bcdfghjklmnpqrstvwxz2456789", 63
+	suffix := make([]byte, 5)
+	for i := range suffix {
+		suffix[i] = letters[rand.IntN(len(letters))] //nolint:gosec // It is no secret.
+	}
+	return prefix[:min(len(prefix), maxLength-len(suffix))] + string(suffix)
 }
 
 // cloneObject returns a deep copy of obj.

@@ -4,6 +4,7 @@
 package apiservertest
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,6 +40,7 @@ func (c *call) parseSelectors() (func(Object) bool, error) {
 		}
 	}
 	return func(obj Object) bool {
+		obj = c.kind.fromStored(obj)
 		if c.namespace != "" && obj.GetNamespace() != c.namespace || !byLabel.Matches(labels.Set(obj.GetLabels())) {
 			return false
 		}
@@ -116,7 +118,7 @@ func (s *store) currentVersion() int64 {
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
-		initial, s.version = s.call.server.store.listObjects(s.call.kind, s.matches)
+		initial, s.version = s.call.server.store.listObjects(s.call.kind.storedKind(), s.matches)
 		if query.Get("sendInitialEvents") == "false" {
 			initial = nil
 		}
@@ -175,13 +177,13 @@ func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values
 func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	changes, version, next, ok := s.call.server.store.changesSince(s.version)
 	if !ok {
-		expired := apierrors.NewResourceExpired("too old resource version").ErrStatus
+		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", s.version, version)).ErrStatus
 		_ = s.events.writeEvent(watch.Error, &expired) // the watch ends in any case
 		s.events.flushEvents()
 		return nil, false
 	}
 	for _, c := range changes {
-		if event, obj, wanted := c.watchEvent(s.call.kind, s.matches); wanted && s.events.writeEvent(event, obj) != nil {
+		if event, obj, wanted := c.watchEvent(s.call.kind.storedKind(), s.matches); wanted && s.events.writeEvent(event, obj) != nil {
 			return nil, false
 		}
 	}

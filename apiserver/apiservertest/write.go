@@ -8,8 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"strconv"
-	"time"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,17 +20,24 @@ import (
 // dispatchVerb calls the method for the verb of the request. It returns the object and the HTTP status code for the
 // response. obj is nil for a watch, which has already sent its response.
 func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
-	if c.verb == "create" && c.subresource == "token" && c.kind.resource == "serviceaccounts" {
-		obj, err := c.createToken()
-		return obj, http.StatusCreated, err
-	}
-	if c.verb == "create" && c.subresource == "binding" && c.kind.resource == "pods" {
-		obj, err := c.createBinding()
-		return obj, http.StatusCreated, err
-	}
-	if known := c.hasSubresource(); !known {
+	if !c.hasSubresource() {
 		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.kind.groupResource(), c.name,
 			"the server could not find the requested resource", 0, true)
+	}
+	switch c.subresource {
+	case "token", "binding", "eviction":
+		if c.verb != "create" {
+			return nil, 0, apierrors.NewMethodNotSupported(c.kind.groupResource(), c.verb)
+		}
+		obj, err := c.createSubresource()
+		return obj, http.StatusCreated, err
+	case "scale":
+		obj, err := c.serveScale()
+		return obj, http.StatusOK, err
+	case "approval", "ephemeralcontainers", "finalize", "resize":
+		if c.verb == "create" {
+			return nil, 0, apierrors.NewMethodNotSupported(c.kind.groupResource(), c.verb)
+		}
 	}
 	switch c.verb {
 	case "get":
@@ -51,9 +57,24 @@ func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 	case "patch":
 		obj, err := c.patchObject()
 		return orNone(obj), http.StatusOK, err
+	case "deletecollection":
+		obj, err := c.deleteCollection()
+		return obj, http.StatusOK, err
 	default:
 		obj, err := c.deleteObject()
 		return obj, http.StatusOK, err
+	}
+}
+
+// createSubresource creates the object in the body of a POST request for a subresource of an object.
+func (c *call) createSubresource() (runtime.Object, error) {
+	switch c.subresource {
+	case "token":
+		return c.createToken()
+	case "binding":
+		return c.createBinding()
+	default:
+		return c.createEviction()
 	}
 }
 
@@ -65,23 +86,12 @@ func orNone(obj Object) runtime.Object {
 	return obj
 }
 
-// hasSubresource reports whether the server supports the subresource in the path for this kind and verb.
+// hasSubresource reports whether objects of the kind have the subresource in the path, or the path has none.
 func (c *call) hasSubresource() bool {
-	switch c.subresource {
-	case "":
-		return true
-	case "status":
-		return c.kind.hasStatus() && c.verb != "create"
-	case "resize":
-		return c.kind.resource == "pods" && c.verb != "create"
-	case "approval":
-		return c.kind.resource == "certificatesigningrequests" && c.verb != "create"
-	default:
-		return false
-	}
+	return c.subresource == "" || c.subresource == "status" && c.kind.hasStatus && c.verb != "create" || slices.Contains(c.kind.subresources, c.subresource)
 }
 
-func (c *call) objectKey() key { return key{c.kind, c.namespace, c.name} }
+func (c *call) objectKey() key { return key{c.kind.storedKind(), c.namespace, c.name} }
 
 func (c *call) invalidError(name, path, detail string) error {
 	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
@@ -121,12 +131,19 @@ func (c *call) createObject() (Object, error) {
 	obj.SetCreationTimestamp(metav1.Time{})
 	obj.SetDeletionTimestamp(nil)
 	obj.SetDeletionGracePeriodSeconds(nil)
-	prepareCreate(obj)
-	return c.server.store.createObject(obj, func(obj Object) error { return c.callAdmit(nil, obj) })
+	c.prepareCreate(obj)
+	return c.server.store.createObject(obj, c.dryRun, func(obj Object) error {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			if err := c.setPriorityLocked(pod); err != nil {
+				return err
+			}
+		}
+		return c.callAdmit(nil, obj)
+	})
 }
 
-// createObject stores a new object, unless admit returns an error for it.
-func (s *store) createObject(obj Object, admit func(Object) error) (Object, error) {
+// createObject stores a new object, unless admit returns an error for it. A dry run returns the object without storing it.
+func (s *store) createObject(obj Object, dryRun bool, admit func(Object) error) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fillLocked(obj)
@@ -134,26 +151,28 @@ func (s *store) createObject(obj Object, admit func(Object) error) (Object, erro
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if _, exists := s.objects[k]; exists {
+	if _, exists := s.objects[k.kind][k]; exists {
 		return nil, apierrors.NewAlreadyExists(k.kind.groupResource(), k.name)
 	}
-	if err := admit(obj); err != nil {
-		return nil, err
+	if err := admit(obj); err != nil || dryRun {
+		return obj, err
 	}
 	return s.putLocked(k, nil, obj), nil
 }
 
 // prepareCreate resets the status and other fields that a client cannot set when it creates an object.
-func prepareCreate(obj Object) {
+func (c *call) prepareCreate(obj Object) {
+	obj.SetGeneration(0)
+	if c.kind.generation {
+		obj.SetGeneration(1)
+	}
 	switch obj := obj.(type) {
+	case *corev1.Node: // the agent registers it with a status
 	case *corev1.Pod:
-		obj.Generation = 1
 		obj.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	case *corev1.Node:
-		obj.Generation = 0
 	default:
-		if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
-			status.SetZero()
+		if c.kind.hasStatus {
+			clearStatus(obj)
 		}
 	}
 }
@@ -165,10 +184,7 @@ func (c *call) updateObject() (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
-		if before == nil {
-			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
-		}
+	return c.editStored(func(before Object) (Object, error) {
 		if uid := obj.GetUID(); uid != "" && uid != before.GetUID() {
 			return nil, c.conflictError(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
 		}
@@ -176,6 +192,17 @@ func (c *call) updateObject() (Object, error) {
 			return nil, c.invalidError(c.name, "metadata.resourceVersion", "must be specified for an update")
 		}
 		return c.prepareUpdate(before, obj)
+	})
+}
+
+// editStored replaces the stored object of the request by the result of edit(before). If the result is nil, it removes the object. A
+// missing object is a NotFound error. A dry run changes nothing and returns the result.
+func (c *call) editStored(edit func(before Object) (Object, error)) (Object, error) {
+	return c.server.store.updateObject(c.objectKey(), c.dryRun, func(before Object) (Object, error) {
+		if before == nil {
+			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
+		}
+		return edit(before)
 	})
 }
 
@@ -199,154 +226,63 @@ func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	obj.SetDeletionTimestamp(before.GetDeletionTimestamp())
 	obj.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
 	obj.SetGeneration(before.GetGeneration())
-	c.restoreOtherFields(before, obj)
+	if err := c.restoreOtherFields(before, obj); err != nil {
+		return nil, err
+	}
 	setDefaults(obj)
-	if pod, ok := obj.(*corev1.Pod); ok && !reflect.DeepEqual(pod.Spec, before.(*corev1.Pod).Spec) {
-		pod.Generation++
+	if c.kind.generation && !equalSpecs(before, obj) {
+		obj.SetGeneration(before.GetGeneration() + 1)
 	}
 	if err := c.callAdmit(before, obj); err != nil {
 		return nil, err
 	}
-	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 && !hasGracePeriod(obj) {
+	if obj.GetDeletionTimestamp() != nil && !hasFinalizers(obj) && !hasGracePeriod(obj) {
 		return nil, nil // no finalizer or grace period keeps the object
 	}
 	return obj, nil
 }
 
 // restoreOtherFields resets all fields of obj that the subresource of the request does not write to their values in before.
-func (c *call) restoreOtherFields(before, obj Object) {
-	old, is := reflect.ValueOf(before).Elem(), reflect.ValueOf(obj).Elem()
-	switch {
-	case c.subresource == "" && c.kind.hasStatus():
-		is.FieldByName("Status").Set(reflect.ValueOf(cloneObject(before)).Elem().FieldByName("Status"))
-	case c.subresource == "resize":
-		resources := obj.(*corev1.Pod).DeepCopy().Spec
-		pod := before.(*corev1.Pod).DeepCopy()
-		for i := range min(len(pod.Spec.Containers), len(resources.Containers)) {
-			pod.Spec.Containers[i].Resources = resources.Containers[i].Resources
+func (c *call) restoreOtherFields(before, obj Object) error {
+	switch c.subresource {
+	case "":
+		if c.kind.hasStatus {
+			copyStatus(obj, before)
 		}
-		pod.Spec.Resources = resources.Resources
-		is.Set(reflect.ValueOf(pod).Elem())
-	case c.subresource != "":
-		for i := range old.NumField() {
-			if name := old.Type().Field(i).Name; name != "Status" && name != "ObjectMeta" {
-				is.Field(i).Set(reflect.ValueOf(cloneObject(before)).Elem().Field(i))
-			}
-		}
+	case "resize", "ephemeralcontainers":
+		return c.restorePod(before.(*corev1.Pod), obj.(*corev1.Pod))
+	case "finalize":
+		finalizers := obj.(*corev1.Namespace).Spec.Finalizers
+		before.(*corev1.Namespace).DeepCopyInto(obj.(*corev1.Namespace))
+		obj.(*corev1.Namespace).Spec.Finalizers = finalizers
+	default:
+		keepStatusAndMetadata(obj, before)
 		if pod, ok := obj.(*corev1.Pod); ok {
 			pod.OwnerReferences = before.GetOwnerReferences()
 		}
 	}
-}
-
-// hasGracePeriod reports whether a deleted object stays until its node deletes it with a grace period of zero.
-func hasGracePeriod(obj Object) bool {
-	grace := obj.GetDeletionGracePeriodSeconds()
-	return grace != nil && *grace > 0
-}
-
-// deleteObject executes a DELETE request. It returns the deleted object, which may still be terminating.
-func (c *call) deleteObject() (runtime.Object, error) {
-	var o metav1.DeleteOptions
-	if len(c.body) > 0 {
-		if _, err := c.decodeBody(&o); err != nil {
-			return nil, err
-		}
-	}
-	if grace := c.r.URL.Query().Get("gracePeriodSeconds"); grace != "" {
-		n, err := strconv.ParseInt(grace, 10, 64)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		o.GracePeriodSeconds = &n
-	}
-	obj, err := c.server.store.updateObject(c.objectKey(), func(before Object) (Object, error) {
-		if before == nil {
-			return nil, apierrors.NewNotFound(c.kind.groupResource(), c.name)
-		}
-		if err := c.checkPreconditions(o.Preconditions, before); err != nil {
-			return nil, err
-		}
-		if err := c.callAdmit(before, nil); err != nil {
-			return nil, err
-		}
-		return afterDeletion(before, o.GracePeriodSeconds, time.Now()), nil
-	})
-	return orNone(obj), err
-}
-
-func (c *call) checkPreconditions(preconditions *metav1.Preconditions, obj Object) error {
-	switch {
-	case preconditions == nil:
-	case preconditions.UID != nil && *preconditions.UID != obj.GetUID():
-		return c.conflictError(fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *preconditions.UID, obj.GetUID()))
-	case preconditions.ResourceVersion != nil && *preconditions.ResourceVersion != obj.GetResourceVersion():
-		return c.conflictError(fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
-			*preconditions.ResourceVersion, obj.GetResourceVersion()))
-	}
 	return nil
 }
 
-// afterDeletion returns the object that remains after a DELETE request for the object before, or nil if none remains.
-// requested is the grace period of the request in seconds; nil means the grace period in the spec of the pod.
-func afterDeletion(before Object, requested *int64, now time.Time) Object {
-	if pod, ok := before.(*corev1.Pod); ok {
-		grace := deletionGrace(pod, requested)
-		if was := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && was != nil {
-			if requested == nil && *was > 0 || grace >= *was && *was > 0 {
-				return before // only a shorter grace period has an effect
-			}
+// restorePod resets all fields of pod that the subresource resize or ephemeralcontainers does not write to their values in before.
+func (c *call) restorePod(before, pod *corev1.Pod) error {
+	spec := pod.Spec
+	before.DeepCopyInto(pod)
+	if c.subresource == "resize" {
+		for i := range min(len(pod.Spec.Containers), len(spec.Containers)) {
+			pod.Spec.Containers[i].Resources = spec.Containers[i].Resources
 		}
-		if grace > 0 {
-			return terminatingPod(pod, grace, now)
-		}
-	}
-	if len(before.GetFinalizers()) == 0 {
+		pod.Spec.Resources = spec.Resources
 		return nil
 	}
-	obj := cloneObject(before)
-	if obj.GetDeletionTimestamp() == nil {
-		at, zero := metav1.NewTime(now.Truncate(time.Second)), int64(0)
-		obj.SetDeletionTimestamp(&at)
-		obj.SetDeletionGracePeriodSeconds(&zero)
+	pod.Spec.EphemeralContainers = spec.EphemeralContainers
+	setDefaults(pod)
+	for _, old := range before.Spec.EphemeralContainers {
+		if !slices.ContainsFunc(pod.Spec.EphemeralContainers, func(e corev1.EphemeralContainer) bool { return reflect.DeepEqual(e, old) }) {
+			return c.invalidError(c.name, "spec.ephemeralContainers", fmt.Sprintf("existing ephemeral container %q may not be removed or changed", old.Name))
+		}
 	}
-	return obj
-}
-
-// deletionGrace returns the grace period of a pod deletion in seconds. requested is the grace period of the request; nil means
-// the grace period in the spec of the pod.
-func deletionGrace(pod *corev1.Pod, requested *int64) int64 {
-	grace := int64(0)
-	switch {
-	case pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-	case requested != nil:
-		grace = *requested
-	case pod.Spec.TerminationGracePeriodSeconds != nil:
-		grace = *pod.Spec.TerminationGracePeriodSeconds
-	}
-	if grace < 0 {
-		grace = 1
-	}
-	return grace
-}
-
-// terminatingPod returns a copy of the pod with a grace period of grace seconds. Its deletion timestamp is that many seconds
-// after the start of the deletion.
-func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
-	next := pod.DeepCopy()
-	began := now
-	if was := pod.DeletionTimestamp; was != nil && pod.DeletionGracePeriodSeconds != nil {
-		began = was.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
-	} else if next.Generation > 0 {
-		next.Generation++
-	}
-	at := began.Add(time.Duration(grace) * time.Second)
-	if at.Before(now) {
-		at, grace = now, 1
-	}
-	deletion := metav1.NewTime(at.Truncate(time.Second))
-	next.DeletionTimestamp, next.DeletionGracePeriodSeconds = &deletion, &grace
-	return next
+	return nil
 }
 
 // marshalObject returns obj as JSON.
