@@ -5,6 +5,7 @@ package nodetest
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,7 @@ func (s *podProbes) update(status *corev1.PodStatus) {
 	}
 	targets, _ := podprobe.Targets(pod, status, s.targets, podprobe.Options{Execer: probe.ExecFunc(p.execProbe)}) // a wrong probe fails always
 	s.targets = targets
+	changed := false
 	kept := map[probe.Key]*probeState{}
 	for _, t := range targets {
 		st := s.states[t.Key]
@@ -59,13 +61,19 @@ func (s *podProbes) update(status *corev1.PodStatus) {
 			st = &probeState{state: probe.NewState(s.firstProbe(&t))}
 		}
 		st.prober, t.StartedAt = t.Prober, p.loop.fromWallClock(t.StartedAt)
+		before, had := st.state.Value()
 		st.state = st.state.UpdateTarget(t, probe.PreviousRun{AgentStart: p.loop.agentStarted}, p.loop.clock())
+		after, has := st.state.Value()
+		changed = changed || has && (!had || before != after)
 		if t.Kind == probe.Readiness && t.Started && !isContainerReady(status, t.Container) {
 			st.state = st.state.TriggerProbe(p.loop.clock())
 		}
 		kept[t.Key] = st
 	}
 	s.states = kept
+	if changed {
+		p.loop.queue.after(0, p.sync)
+	}
 	for _, t := range targets { // in their order, so that equal times run in it
 		s.plan(t.Key, kept[t.Key])
 	}
@@ -107,7 +115,7 @@ func (s *podProbes) plan(key probe.Key, st *probeState) {
 	})
 }
 
-// run runs a probe, and applies its result half a latency of an exec call later.
+// run runs a probe that is due.
 func (s *podProbes) run(key probe.Key, st *probeState) {
 	l := s.pod.loop
 	if at := st.state.NextProbe(); at.IsZero() || at.After(l.clock()) {
@@ -116,24 +124,35 @@ func (s *podProbes) run(key probe.Key, st *probeState) {
 	}
 	st.state = st.state.StartProbe(l.clock())
 	value, _ := st.state.Value()
-	half := l.options.Latency("ExecSync", value.ContainerID) / 2
+	s.attempt(key, st, value.ContainerID, 1)
+}
+
+// probeAttempts is how often a probe is tried that cannot be made, as in package probe.
+const probeAttempts = 3
+
+// attempt makes a probe of a container instance, which takes as long as an exec call. After an error it makes the next attempt.
+func (s *podProbes) attempt(key probe.Key, st *probeState, container string, number int) {
+	l := s.pod.loop
+	half := l.options.Latency("ExecSync", container) / 2
 	l.queue.after(half, func() {
 		result, err := st.prober.Probe(l.ctx)
 		l.queue.after(half, func() {
-			if s.states[key] == st {
-				s.apply(key, st, value.ContainerID, result, err)
+			switch value, _ := st.state.Value(); {
+			case s.states[key] != st, st.state.NextProbe().IsZero(): // cancelled
+			case value.ContainerID != container:
+				s.plan(key, st)
+			case err != nil && number < probeAttempts:
+				s.attempt(key, st, container, number+1)
+			default:
+				s.apply(key, st, result, err)
 			}
 		})
 	})
 }
 
-// apply applies the result of a probe of a container instance. If the value of the probe changes, the pod is synced.
-func (s *podProbes) apply(key probe.Key, st *probeState, container string, result probe.Result, err error) {
+// apply applies the result of a probe. If the value of the probe changes, the pod is synced.
+func (s *podProbes) apply(key probe.Key, st *probeState, result probe.Result, err error) {
 	before, had := st.state.Value()
-	if before.ContainerID != container {
-		s.plan(key, st)
-		return
-	}
 	if err == nil {
 		st.state = st.state.AddResult(result.Outcome)
 	}
@@ -161,8 +180,11 @@ func (p probedPod) PodStatus(string) (pod cri.PodIdentity, status *corev1.PodSta
 // execProbe answers an exec probe by the behavior of the container.
 func (p *loopPod) execProbe(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error) {
 	c := p.findContainer(containerID)
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil, 0, cri.ErrNotFound
+	case c.State != cri.ContainerRunning:
+		return nil, 0, fmt.Errorf("ExecSync %s: container is %v", containerID, c.State)
 	}
 	if c.behavior.Probe == nil {
 		return nil, 0, nil

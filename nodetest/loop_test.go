@@ -4,6 +4,8 @@
 package nodetest_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/seed81659283/nodeagent/nodetest"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
@@ -52,6 +55,7 @@ func playRandom(t *testing.T, n simulated, seed uint64) {
 		if random.IntN(3) == 0 {
 			pod.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
 		}
+		addContainers(pod, random)
 		require.NoError(t, n.Add(pod))
 		n.Advance(time.Duration(random.IntN(90_000)) * time.Millisecond)
 	}
@@ -70,10 +74,44 @@ func playRandom(t *testing.T, n simulated, seed uint64) {
 	}
 }
 
+// addContainers adds init containers, sidecars and a failing liveness probe to some pods.
+func addContainers(pod *corev1.Pod, random *rand.Rand) {
+	add := func(name, usage string, policy *corev1.ContainerRestartPolicy) {
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: name, Image: "nodetest", ImagePullPolicy: corev1.PullIfNotPresent, RestartPolicy: policy})
+		pod.Annotations[nodetest.AnnotationUsage+"."+name] = usage
+	}
+	if random.IntN(4) == 0 {
+		add("init", "exit=0@2s", nil)
+	}
+	if random.IntN(4) == 0 {
+		add("sidecar", "memory=20Mi stop=1s", new(corev1.ContainerRestartPolicyAlways))
+	}
+	if random.IntN(4) == 0 {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "nodetest", ImagePullPolicy: corev1.PullIfNotPresent})
+		pod.Annotations[nodetest.AnnotationUsage+".second"] = "memory=30Mi exit=0@5m"
+	}
+	if random.IntN(4) == 0 {
+		pod.Spec.Containers[0].LivenessProbe = &corev1.Probe{PeriodSeconds: 10, ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}}}
+	}
+}
+
+// becomeSick returns the behavior of a container whose liveness probe fails after 100 s.
+func becomeSick(pod *corev1.Pod, container string) (nodetest.Behavior, bool) {
+	if c := &pod.Spec.Containers[0]; c.Name != container || c.LivenessProbe == nil {
+		return nodetest.Behavior{}, false
+	}
+	return nodetest.Behavior{Probe: func(_ context.Context, age time.Duration, command []string) error {
+		if age > 100*time.Second && command[0] == "tcp" {
+			return errors.New("connection refused")
+		}
+		return nil
+	}}, true
+}
+
 func TestLoopHasTheEventsOfANode(t *testing.T) {
 	for seed := range uint64(runs(t)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			o := nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 3 << 30, Disk: machine.Disk{Bytes: 20 << 30}}, Seed: seed}
+			o := nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 3 << 30, Disk: machine.Disk{Bytes: 20 << 30}}, Seed: seed, Behave: becomeSick}
 			var want nodetest.Log
 			synctest.Test(t, func(t *testing.T) {
 				n := nodetest.New(t, o)
@@ -110,10 +148,10 @@ func requireSameLog(t *testing.T, want, got nodetest.Log) {
 	require.Len(t, got, len(want))
 }
 
-// almostEqual reports whether two entries differ only in their times, by at most 50 ms or for the node one observation, and in the amounts of
+// almostEqual reports whether two entries differ only in their times, by at most 150 ms or for the node one observation, and in the amounts of
 // messages.
 func almostEqual(a, b nodetest.Entry) bool {
-	late, limit := (a.At - b.At).Abs(), 50*time.Millisecond
+	late, limit := (a.At - b.At).Abs(), 150*time.Millisecond
 	if a.Pod == "" {
 		limit = time.Second
 	}
