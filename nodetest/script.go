@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,6 +20,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/scriptlines"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
+
+// scriptMark begins a line of expected output.
+const scriptMark = ">"
 
 // updateVariable is the environment variable that makes RunScripts write the actual output to the scripts.
 const updateVariable = "NODETEST_UPDATE"
@@ -93,7 +94,7 @@ func checkScript(t *testing.T, script string) (actual string) {
 // These commands act on the node:
 //
 //	pod NAME [cpu=100m] [memory=1Gi] [limits.cpu=1] [limits.memory=1Gi] [priority=5] [grace=10s] [restart=Never] [uses FIELDS]
-//	    creates a pod with requests and limits; FIELDS are those of AnnotationUsage
+//	    creates a pod with requests and limits; FIELDS are those of AnnotationUsage. NAME may have a range: web-{1..30} are 30 pods
 //	delete NAME
 //	after 10m                           waits
 //	fault OP error|hang|DURATION [TIMES]   runtime calls fail, hang or are late
@@ -113,13 +114,13 @@ func PlayScript(ctx context.Context, script string) (actual string, log Log) {
 
 // scriptNode is a node that a script acts on: a Node or a Loop.
 type scriptNode interface {
+	ObservedNode
 	Add(pods ...*corev1.Pod) error
 	Delete(name string) error
 	Advance(d time.Duration)
 	Age() time.Duration
 	Log() Log
 	Stats(name string) (cgroups.Stats, error)
-	Machine() *machine.Machine
 	Inject(f Fault) (remove func())
 	RestartAgent(down time.Duration) error
 	Reboot(down time.Duration) error
@@ -151,7 +152,7 @@ func openLoop(ctx context.Context, o Options) (scriptNode, func(), error) {
 // playScript plays a script with the node that open starts, see PlayScript.
 func playScript(ctx context.Context, script string, open opener) (actual string, log Log) {
 	p := &player{ctx: ctx, open: open}
-	actual = scriptlines.Lines(script, ">", func(out *strings.Builder, words []string) {
+	actual = scriptlines.Lines(script, scriptMark, func(out *strings.Builder, words []string) {
 		p.out = out
 		if err := p.playCommand(words[0], words[1:]); err != nil {
 			p.printLine("%v", err)
@@ -171,6 +172,7 @@ type player struct {
 	options Options
 	node    scriptNode // nil until the first command that needs it
 	stop    func()     // stops node
+	play    PlayOptions
 	out     *strings.Builder
 	repair  []func() // removes the faults
 }
@@ -199,6 +201,9 @@ func (p *player) playCommand(command string, args []string) error {
 		return fmt.Errorf("no command %q", command)
 	}
 	if p.node == nil {
+		if p.play.Adjust != nil {
+			p.play.Adjust(&p.options)
+		}
 		var err error
 		if p.node, p.stop, err = p.open(p.ctx, p.options); err != nil {
 			return err
@@ -285,73 +290,11 @@ func (p *player) setSeed(args []string) error {
 
 func (p *player) waitFor(args []string) error {
 	d, err := parseDuration(strings.Join(args, ""))
-	p.node.Advance(d)
-	return err
+	if err != nil || p.play.Observe == nil {
+		p.node.Advance(d)
+		return err
+	}
+	return p.waitObserved(d)
 }
 
 func (p *player) deletePod(args []string) error { return p.node.Delete(strings.Join(args, " ")) }
-
-// addPod creates a pod.
-func (p *player) addPod(args []string) error {
-	pod, err := parsePod(args)
-	if err != nil {
-		return err
-	}
-	return p.node.Add(pod)
-}
-
-// parsePod parses the arguments of the command pod.
-func parsePod(args []string) (*corev1.Pod, error) {
-	if len(args) == 0 {
-		return nil, errors.New("pod NAME [SETTINGS] [uses FIELDS]")
-	}
-	var r Resources
-	var usage string
-	settings := map[string]func(text string, pod *corev1.Pod) error{}
-	list := map[string]string{}
-	for i, arg := range args[1:] {
-		if arg == "uses" {
-			usage = strings.Join(args[i+2:], " ")
-			break
-		}
-		key, value, _ := strings.Cut(arg, "=")
-		list[key] = value
-	}
-	for _, quantity := range []struct {
-		key string
-		to  *string
-	}{{"cpu", &r.CPU}, {"memory", &r.Memory}, {"limits.cpu", &r.CPULimit}, {"limits.memory", &r.MemoryLimit}} {
-		if value, ok := list[quantity.key]; ok {
-			if _, err := parseAmount(value); err != nil {
-				return nil, fmt.Errorf("pod %s: %s: %w", args[0], quantity.key, err)
-			}
-			*quantity.to = value
-			delete(list, quantity.key)
-		}
-	}
-	settings["priority"] = func(text string, pod *corev1.Pod) error {
-		amount, err := parseAmount(text)
-		pod.Spec.Priority = new(int32(amount))
-		return err
-	}
-	settings["grace"] = func(text string, pod *corev1.Pod) error {
-		d, err := parseDuration(text)
-		pod.Spec.TerminationGracePeriodSeconds = new(int64(d / time.Second))
-		return err
-	}
-	settings["restart"] = func(text string, pod *corev1.Pod) error {
-		pod.Spec.RestartPolicy = corev1.RestartPolicy(text)
-		return nil
-	}
-	pod := NewPod(args[0], r, usage)
-	for _, key := range slices.Sorted(maps.Keys(list)) {
-		value, set := list[key], settings[key]
-		if set == nil {
-			return nil, fmt.Errorf("pod %s: no setting %q", args[0], key)
-		}
-		if err := set(value, pod); err != nil {
-			return nil, fmt.Errorf("pod %s: %s: %w", args[0], key, err)
-		}
-	}
-	return pod, nil
-}
