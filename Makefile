@@ -60,6 +60,7 @@ test:
 test-root: $(LAB)
 	@echo "make: install missing Debian packages, build the pinned tools and the test images"
 	@$(LAB) deps
+	@command -v google-chrome >/dev/null || $(LAB) deps chromium
 	@$(LAB) tools
 	@echo "make: go vet ./..."
 	@go vet ./...

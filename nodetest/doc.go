@@ -36,6 +36,7 @@
 // # Scripts
 //
 // [RunScripts] runs tests that are written as text, with commands and their expected output. [PlayScript] lists the commands.
+// [Play] plays a script for a study, which changes the options of the node and takes samples of it.
 //
 // # Faults
 //
