@@ -32,6 +32,8 @@ import (
 //	diurnal(MEAN,AMPLITUDE,PERIOD)    Diurnal
 //	bursts(BASE,BURST,EVERY,LENGTH)   Bursts
 //
+// trace=NAME/KEY is the usage of the container KEY in the trace NAME of Options.Traces; fields after it replace single amounts.
+//
 // exit=CODE@AGE is an exit of the container, and stop=DURATION the time that it takes after the stop signal.
 const AnnotationUsage = "nodetest/usage"
 
@@ -39,7 +41,7 @@ const AnnotationUsage = "nodetest/usage"
 const maxUsageText = 16 << 10
 
 // parseAnnotations returns the behavior in the annotations of pod for a container.
-func parseAnnotations(pod *corev1.Pod, container string, seed uint64) (Behavior, error) {
+func (o *Options) parseAnnotations(pod *corev1.Pod, container string) (Behavior, error) {
 	key := AnnotationUsage + "." + container
 	text, ok := pod.Annotations[key]
 	if !ok {
@@ -48,28 +50,51 @@ func parseAnnotations(pod *corev1.Pod, container string, seed uint64) (Behavior,
 	}
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(string(pod.UID) + "/" + container))
-	b, err := ParseBehavior(text, seed^hash.Sum64())
+	b, err := parseFields(text, o.Seed^hash.Sum64(), o.Traces)
 	if err != nil {
 		return b, fmt.Errorf("pod %s/%s: annotation %s: %w", pod.Namespace, pod.Name, key, err)
 	}
 	return b, nil
 }
 
-// ParseBehavior parses the text of an [AnnotationUsage]. seed is that of its bursts. The error quotes the invalid field.
-func ParseBehavior(text string, seed uint64) (b Behavior, err error) {
+// ParseBehavior parses the text of an [AnnotationUsage]. seed is that of its bursts. There are no
+// traces. The error quotes the invalid field.
+func ParseBehavior(text string, seed uint64) (Behavior, error) { return parseFields(text, seed, nil) }
+
+// parseFields parses the text of an AnnotationUsage, which may name these traces.
+func parseFields(text string, seed uint64, traces map[string]*Trace) (b Behavior, err error) {
 	if len(text) > maxUsageText {
 		return b, fmt.Errorf("%d bytes, more than %d", len(text), maxUsageText)
 	}
 	for _, field := range strings.Fields(text) {
 		name, value, ok := strings.Cut(field, "=")
-		if !ok {
+		switch {
+		case !ok:
 			return Behavior{}, fmt.Errorf("field %q has no value", field)
+		case name == "trace":
+			b.Usage, err = tracedUsage(value, traces)
+		default:
+			err = b.setField(name, value, seed)
 		}
-		if err := b.setField(name, value, seed); err != nil {
+		if err != nil {
 			return Behavior{}, fmt.Errorf("field %q: %w", field, err)
 		}
 	}
 	return b, nil
+}
+
+// tracedUsage returns the usage of a container in a trace, for "NAME/KEY".
+func tracedUsage(value string, traces map[string]*Trace) (Usage, error) {
+	name, key, _ := strings.Cut(value, "/")
+	trace := traces[name]
+	if trace == nil {
+		return Usage{}, fmt.Errorf("no trace %q in Options.Traces", name)
+	}
+	u, ok := trace.Usage(key)
+	if !ok {
+		return Usage{}, fmt.Errorf("trace %q has no container %q", name, key)
+	}
+	return u, nil
 }
 
 // setField sets the field with this name.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/agent"
@@ -209,4 +210,55 @@ func ExampleLoop_JumpClock() {
 	// 1m0s
 	// 2m10s
 	// <nil>
+}
+
+// Two containers behave as those of a public trace, whose machines have 16 CPUs and 64 GiB: which of them fits on this node?
+func ExampleReadTrace() {
+	trace, err := nodetest.ReadTrace(strings.NewReader(`
+{"start_time":"0","collection_id":"7","instance_index":"0","average_usage":{"cpus":0.05,"memory":0.01}}
+{"start_time":"300000000","collection_id":"7","instance_index":"0","average_usage":{"cpus":0.08,"memory":0.02}}
+{"start_time":"0","collection_id":"7","instance_index":"1","average_usage":{"cpus":0.02,"memory":0.04}}
+{"start_time":"300000000","collection_id":"7","instance_index":"1","average_usage":{"cpus":0.02,"memory":0.042}}
+`), nodetest.Google2019(16, 64<<30))
+	if err != nil {
+		log.Fatal(err)
+	}
+	first, _ := trace.Usage("7/0")
+	n, err := nodetest.NewLoop(context.Background(), nodetest.Options{
+		Machine:  machine.Spec{CPUs: 2, Memory: 4 << 30},
+		Selected: []nodetest.SelectedBehavior{{Selector: "app=first", Behavior: nodetest.Behavior{Usage: first}}},
+		Traces:   map[string]*nodetest.Trace{"cell-a": trace},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	web := nodetest.NewPod("web", nodetest.Resources{CPU: "1", Memory: "2Gi"}, "")
+	web.Labels = map[string]string{"app": "first"}
+	fmt.Println(trace.Keys(), n.Add(web, nodetest.NewPod("batch", nodetest.Resources{}, "trace=cell-a/7/1")))
+	n.Advance(10 * time.Minute)
+	fmt.Println(n.Log().Evicted())
+	// Output:
+	// [7/0 7/1] <nil>
+	// [default/batch]
+}
+
+// The keys of the public traces of Google (2011) and Alibaba (2018), whose files have no header.
+func ExampleTraceFormat() {
+	for _, t := range []struct {
+		format nodetest.TraceFormat
+		text   string
+	}{
+		{nodetest.Google2011(16, 64<<30), "600000000,900000000,3418309,0,4155527081,0.05,0.02,0.07,0.01,0.03,0.06,0,0,0.1,0,2.9,0.01,1,0,0.04"},
+		{nodetest.Alibaba2018(16, 64<<30), "c_1,m_2556,386640,5,2,1.2,0.1,3,0.1,0.2,4"},
+	} {
+		trace, err := nodetest.ReadTrace(strings.NewReader(t.text), t.format)
+		if err != nil {
+			log.Fatal(err)
+		}
+		u, _ := trace.Usage(trace.Keys()[0])
+		fmt.Printf("%s: %.1f CPUs, %.2f GiB\n", trace.Keys(), u.CPU(0), u.Memory(0)/(1<<30))
+	}
+	// Output:
+	// [3418309/0]: 0.8 CPUs, 1.28 GiB
+	// [c_1]: 0.8 CPUs, 1.28 GiB
 }

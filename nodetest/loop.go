@@ -64,6 +64,9 @@ func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 	if options.API != nil || options.Logger != nil {
 		return nil, errors.New("nodetest.NewLoop: Options.API and Logger: a Loop has no API server and no logs")
 	}
+	if err := options.checkSelected(); err != nil {
+		return nil, err
+	}
 	l := &Loop{ctx: ctx, options: options.withDefaults(), byUID: map[string]*loopPod{}}
 	l.queue.now = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.log.start(l.clock)

@@ -65,6 +65,9 @@ func New(t testing.TB, options Options) *Node {
 // Open starts a node that runs until ctx ends or Close is called, in the time of package time. The caller must call Close in both cases. The
 // error names the invalid option.
 func Open(ctx context.Context, options Options) (*Node, error) {
+	if err := options.checkSelected(); err != nil {
+		return nil, err
+	}
 	n := &Node{ctx: ctx, options: options.withDefaults()}
 	n.log.start(time.Now)
 	if n.api = options.API; n.api == nil {

@@ -28,9 +28,13 @@ type Options struct {
 	System Usage
 	// Config is the configuration of the agent, such as evictionHard. Zero: the kubelet's defaults.
 	Config agent.Config
-	// Behave returns the behavior of a container, before the annotations of its pod are read. ok false: the annotations decide. Nil: the
-	// annotations decide for all containers.
+	// Behave returns the behavior of a container. ok false, or nil: Selected and then the annotations of the pod decide.
 	Behave func(pod *corev1.Pod, container string) (b Behavior, ok bool)
+	// Selected has behaviors of containers by the labels of their pods. The first that selects a container is its behavior; without one, the
+	// annotations decide. Nil: none.
+	Selected []SelectedBehavior
+	// Traces are the traces that annotations name. Nil: none.
+	Traces map[string]*Trace
 	// Adjust may change the options of the agent, for example its Ranker. Nil: they stay.
 	Adjust func(o *agent.Options)
 
@@ -84,13 +88,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// behaviorOf returns the behavior of a container: that of Behave, or else of the annotations.
+// behaviorOf returns the behavior of a container: that of Behave, of Selected, or of the annotations, in this order.
 func (o *Options) behaviorOf(pod *corev1.Pod, container string) Behavior {
-	b, ok := o.Behave(pod, container)
-	if ok {
+	if b, ok := o.Behave(pod, container); ok {
 		return b
 	}
-	b, err := parseAnnotations(pod, container, o.Seed)
+	if b, ok := o.selectBehavior(pod, container); ok {
+		return b
+	}
+	b, err := o.parseAnnotations(pod, container)
 	if err != nil { // reported with the first start
 		b = Behavior{StartError: err}
 	}
