@@ -34,7 +34,8 @@
 // # Concurrency
 //
 // All methods may be called from any goroutine. Objects are copied on the way in and out. NewServer starts nothing; each request
-// has a goroutine that ends with it. A server must be used in the synctest bubble in which it was created.
+// has a goroutine that ends with it. A server must be used in the synctest bubble in which it was created. In a bubble, the second of
+// utilruntime.ErrorHandlers sleeps for years: a test of a controller that reports errors there removes it first.
 //
 // # Errors
 //

@@ -76,8 +76,12 @@ func (c *call) writeObject(code int, obj runtime.Object) {
 
 // encodeObject writes the object, with its kind and API version, to w. The object may be shared and is not changed.
 func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
-	switch obj.(type) {
-	case *metav1.Status, *metav1.PartialObjectMetadataList, *unstructured.Unstructured, *unstructured.UnstructuredList:
+	switch known := obj.(type) {
+	case *metav1.Status:
+		status := *known
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		return c.encoding.info.Serializer.Encode(&status, w)
+	case *metav1.PartialObjectMetadataList, *unstructured.Unstructured, *unstructured.UnstructuredList:
 		return c.encoding.info.Serializer.Encode(obj, w)
 	}
 	if stored, ok := obj.(Object); ok {

@@ -5,6 +5,7 @@ package apiservertest_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -83,7 +84,7 @@ func ExampleServer() {
 	// requests: 0
 }
 
-// A watch that has missed changes gets 410 and must list again.
+// A watch that has missed changes gets an ERROR event with code 410 and must list again.
 func ExampleServer_Compact() {
 	server := apiservertest.NewServer(apiservertest.Options{})
 	defer server.Close()
@@ -100,8 +101,19 @@ func ExampleServer_Compact() {
 	server.DisconnectAll()
 	_, found := apiservertest.Get[*corev1.Node](server, "", "n2")
 	fmt.Println("n2:", found, "open watches:", server.OpenWatches("nodes"))
-	fmt.Println(get(http.DefaultClient, fmt.Sprintf("%s/api/v1/nodes?watch=true&resourceVersion=%d", config.Host, watched-1)))
+	response, err := http.Get(fmt.Sprintf("%s/api/v1/nodes?watch=true&resourceVersion=%d", config.Host, watched-1)) //nolint:noctx // The server ends the watch.
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer response.Body.Close()
+	var event struct {
+		Type   string
+		Object metav1.Status
+	}
+	err = json.NewDecoder(response.Body).Decode(&event)
+	fmt.Println(event.Type, event.Object.Code, event.Object.Message, err)
 	// Output:
 	// n2: false open watches: 0
-	// 410
+	// ERROR 410 too old resource version: 1001 (1003) <nil>
 }

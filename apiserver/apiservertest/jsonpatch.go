@@ -10,22 +10,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // operation is one operation of a JSON patch.
 type operation struct {
-	Op, Path, From string
-	Value          any
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	From  string `json:"from"`
+	Value any    `json:"value"`
 }
 
-// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document, and returns the resulting document.
+// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document, and returns the resulting document. It keeps integers of 64 bits.
 func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	var doc any
-	if err := json.Unmarshal(original, &doc); err != nil {
+	if err := utiljson.Unmarshal(original, &doc); err != nil {
 		return nil, err
 	}
 	var ops []operation
-	if err := json.Unmarshal(patch, &ops); err != nil {
+	if err := utiljson.Unmarshal(patch, &ops); err != nil {
 		return nil, err
 	}
 	for i, op := range ops {

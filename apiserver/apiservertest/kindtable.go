@@ -92,6 +92,7 @@ func builtinKinds() []builtin {
 		{resource, "resourceclaimtemplates", &resourcev1.ResourceClaimTemplate{}, namespaced, "", deleted, nil},
 		{resource, "resourceslices", &resourcev1.ResourceSlice{}, cluster, "", countedDeleted, nil},
 		{resource, "deviceclasses", &resourcev1.DeviceClass{}, cluster, "", countedDeleted, nil},
+		{resource, "devicetaintrules", &resourcev1.DeviceTaintRule{}, cluster, "", countedDeleted, nil},
 		{storage, "storageclasses", &storagev1.StorageClass{}, cluster, "sc", deleted, nil},
 		{storage, "csinodes", &storagev1.CSINode{}, cluster, "", versionedDeleted, nil},
 		{storage, "csidrivers", &storagev1.CSIDriver{}, cluster, "", versionedDeleted, nil},

@@ -129,8 +129,8 @@ func (s *Server) DeleteSilently(obj Object) error {
 	return nil
 }
 
-// Compact deletes the history of changes and all continue tokens. A watch from an older resource version, and a list with a
-// continue token, then fail with 410 Expired.
+// Compact deletes the history of changes and all continue tokens. A watch from an older resource version then ends with an
+// ERROR event, and a list with a continue token fails. Both have the code 410 and the reason Expired.
 func (s *Server) Compact() {
 	s.store.compactHistory()
 	s.pages.expireAll()

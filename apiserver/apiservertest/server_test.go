@@ -5,6 +5,7 @@ package apiservertest_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -242,8 +243,12 @@ func TestWatchSendsSelectedChanges(t *testing.T) {
 			assert.Equal(t, watch.Error, event.Type, "a cut watch reports an error only with HTTP/2")
 		}
 		server.Compact()
-		_, err := c.Get().Resource("pods").Param("watch", "1").Param("resourceVersion", "1000").Watch(t.Context())
-		assert.True(t, apierrors.IsResourceExpired(err), "%v, version %d", err, old)
+		w, err := c.Get().Resource("pods").Param("watch", "1").Param("resourceVersion", fmt.Sprint(old)).Watch(t.Context())
+		require.NoError(t, err)
+		defer w.Stop()
+		expired := next(t, w)
+		assert.Equal(t, watch.Error, expired.Type)
+		assert.True(t, apierrors.IsResourceExpired(apierrors.FromObject(expired.Object)), "%v", expired.Object)
 	})
 }
 

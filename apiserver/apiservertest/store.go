@@ -177,7 +177,7 @@ func (s *store) changesSince(version int64) (changes []change, current int64, ne
 	return slices.Clone(s.history[i:]), s.version, s.changed, true
 }
 
-// compactHistory deletes the history of changes. A watch from an older resource version then fails with 410 Expired.
+// compactHistory deletes the history of changes. A watch from an older resource version then gets an ERROR event with 410 Expired.
 func (s *store) compactHistory() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

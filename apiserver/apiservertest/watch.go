@@ -127,9 +127,6 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 	if s.version, err = strconv.ParseInt(text, 10, 64); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if _, _, _, ok := s.call.server.store.changesSince(s.version); !ok {
-		return nil, apierrors.NewResourceExpired("too old resource version: " + text)
-	}
 	return nil, nil
 }
 
@@ -173,7 +170,8 @@ func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values
 }
 
 // sendChanges sends all changes that the watch has not sent yet. next is closed at the following change. ok is false if the
-// watch must stop.
+// watch must stop. If the history lacks some of these changes, the watch ends with an ERROR event and the status 410, also at its
+// start, as that of a real API server (newErrWatcher in apiserver/pkg/storage/cacher).
 func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 	changes, version, next, ok := s.call.server.store.changesSince(s.version)
 	if !ok {

@@ -193,7 +193,11 @@ func TestCustomResources(t *testing.T) {
 		patched, err = c.Patch(ctx, "a", types.JSONPatchType, []byte(`[{"op":"replace","path":"/status/ready","value":false}]`), metav1.PatchOptions{}, "status")
 		require.NoError(f, err)
 		assert.Equal(f, map[string]any{"ready": false}, patched.Object["status"])
-		assert.Equal(f, map[string]any{"size": int64(1<<60 + 1), "color": "red"}, patched.Object["spec"], "a JSON patch keeps integers of 64 bits")
+		assert.Equal(f, map[string]any{"size": int64(1<<60 + 1), "color": "red"}, patched.Object["spec"], "the status subresource writes the status only")
+		patched, err = c.Patch(ctx, "a", types.JSONPatchType,
+			[]byte(`[{"op":"test","path":"/spec/size","value":1152921504606846977},{"op":"remove","path":"/spec/color"}]`), metav1.PatchOptions{})
+		require.NoError(f, err)
+		assert.Equal(f, map[string]any{"size": int64(1<<60 + 1)}, patched.Object["spec"], "a JSON patch keeps integers of 64 bits")
 		_, err = c.Patch(ctx, "a", types.StrategicMergePatchType, []byte(`{}`), metav1.PatchOptions{})
 		assert.True(f, apierrors.IsUnsupportedMediaType(err), "%v", err)
 		patched.SetResourceVersion("")

@@ -4,6 +4,8 @@
 package apiclients_test
 
 import (
+	"flag"
+	"log/slog"
 	"os"
 	"runtime"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 )
@@ -22,6 +25,10 @@ import (
 // TestMain keeps the tests on one processor: the race detector of Go 1.26 now and then crashes when timers of a
 // synctest bubble fire on several (golang/go#78156). Goroutines are still preempted and still checked for races.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if !testing.Verbose() {
+		klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	}
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }
