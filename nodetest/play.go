@@ -39,17 +39,12 @@ type ObservedNode interface {
 
 // Play plays a script as [PlayScript] does, and returns the log of its node. The first command that fails ends it: the error has the number of
 // its line. The output of commands is discarded. If ctx ends, Play returns the error of ctx.
-func Play(ctx context.Context, script string, o PlayOptions) (Log, error) {
-	return play(ctx, script, o, openLoop)
-}
-
-// play plays a script with the node that open starts, see Play.
-func play(ctx context.Context, script string, o PlayOptions, open opener) (log Log, err error) {
+func Play(ctx context.Context, script string, o PlayOptions) (log Log, err error) {
 	if o.Interval < 0 {
 		return nil, fmt.Errorf("nodetest.Play: PlayOptions.Interval %v: negative", o.Interval)
 	}
 	o.Interval = cmp.Or(o.Interval, time.Second)
-	p := &player{ctx: ctx, open: open, play: o, out: &strings.Builder{}}
+	p := &player{ctx: ctx, open: openLoop, play: o, out: &strings.Builder{}}
 	number := 0
 	for line := range strings.Lines(script) {
 		number++

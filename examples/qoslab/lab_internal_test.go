@@ -168,6 +168,13 @@ func TestTrackOfAnEvictedPodEnds(t *testing.T) {
 	assert.InDelta(t, 120, spans[len(spans)-1].To, 0.1)
 }
 
+func TestRowOfARejectedPodSaysWhy(t *testing.T) {
+	r := newRun(t, "machine memory=1Gi\npod large memory=2Gi\nafter 10s", "kubelet", time.Second)
+	row := podRows(r, tracksOf(r))[0]
+	assert.Contains(t, row.Why, "Node didn't have enough resource: memory")
+	assert.Negative(t, row.EvictedAt)
+}
+
 func TestSeriesAreJSONWithNullForNoValue(t *testing.T) {
 	text, err := json.Marshal(series{1, math.NaN(), 1234567, 0.12345678, math.Inf(1)})
 	require.NoError(t, err)

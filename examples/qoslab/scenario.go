@@ -30,7 +30,8 @@ const (
 var shipped embed.FS
 
 // scenario is a script in the language of nodetest.PlayScript, with a head of comments. The first comment is the title, the next ones are the
-// description. The comments "# policies: A, B" and "# sweep: NAME=FROM..TO" are defaults of the flags with these names.
+// description. The comments "# policies: A, B" and "# sweep: NAME=FROM..TO" are defaults of the flags with these names. In a sweep the script may
+// have variables: $NAME has the value of a run, and $run its number.
 type scenario struct {
 	Title, Description string
 	Policies, Sweep    string

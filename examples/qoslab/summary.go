@@ -20,7 +20,7 @@ type podRow struct {
 	MemoryRequest, MemoryLimit, MemoryMean, MemoryMax float64 // MiB; a limit of zero: none
 	Throttled                                         float64 // seconds
 	EvictedAt                                         float64 // seconds; negative: not evicted
-	Why                                               string  // of the eviction
+	Why                                               string  // of the eviction, or why the node has rejected the pod
 	OOMKills, Exits                                   int
 	NotReady                                          float64 // seconds after it was ready for the first time
 }
@@ -51,8 +51,13 @@ func podRows(r *outcome, t *tracks) (rows []podRow) {
 				break
 			}
 		}
-		for _, e := range r.log.Match(name, nodetest.KindEvent, "Evicted") {
-			row.EvictedAt, row.Why = e.At.Seconds(), strings.TrimSpace(e.Message)
+		for _, e := range r.log.Match(name, nodetest.KindEvent, "") {
+			if e.Reason == "Evicted" {
+				row.EvictedAt = e.At.Seconds()
+			}
+			if e.Reason == "Evicted" || strings.HasPrefix(e.Reason, "OutOf") {
+				row.Why = strings.TrimSpace(e.Message)
+			}
 		}
 		rows = append(rows, row)
 	}

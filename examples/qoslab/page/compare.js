@@ -1,3 +1,6 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The page of a comparison: a column of plots per policy, and a row per metric with equal axes.
 
 if (data.kind === "compare") (() => {
@@ -246,7 +249,7 @@ if (data.kind === "compare") (() => {
     add(swatch(states.ready.color, 10) + "ready");
     add(swatch(states.notReady.color, 5) + "not ready");
     add(swatch(states.pending.color, 5) + "pending");
-    const reset = element(bar, "button", "", "Whole time");
+    const reset = element(bar, "button", "", "Reset zoom");
     reset.addEventListener("click", () => { zoom = null; plots[0].setScale("x", {min: 0, max: data.end}); });
     element(bar, "span", "hint", "Drag in a plot to zoom, double-click to reset.");
   }

@@ -1,3 +1,6 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
 "use strict";
 // The parts that both pages share: colours and dashes, plots, tables and the self-check.
 

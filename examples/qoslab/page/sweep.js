@@ -1,3 +1,6 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
 // The page of a sweep: the frontier of the runs, and the means by value.
 
 if (data.kind === "sweep") (() => {
