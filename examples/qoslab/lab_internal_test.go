@@ -269,6 +269,23 @@ func TestSweepIsRepeatableAndCoversItsRange(t *testing.T) {
 	assert.Equal(t, []string{runs[5].Policy, "3", "60"}, records[6][:3])
 }
 
+func TestValuesOfASweepCoverItsRange(t *testing.T) {
+	for text, want := range map[string][]float64{
+		"pods=20..70":      {20, 33, 45, 58, 70},
+		"factor=0.5..1":    {0.5, 0.625, 0.75, 0.875, 1},
+		"free=64Mi..128Mi": {64 << 20, 80 << 20, 96 << 20, 112 << 20, 128 << 20},
+		"pods=3..3":        {3, 3, 3, 3, 3},
+	} {
+		sw, err := parseSweep(text)
+		require.NoError(t, err)
+		for i, v := range want {
+			assert.InDelta(t, v, sw.value(i, 5), 1e-9, "%s: value %d", text, i)
+		}
+	}
+	_, err := parseSweep("pods=7..3")
+	assert.EqualError(t, err, "sweep pods: 7 is more than 3")
+}
+
 func TestValueRowsAreMeans(t *testing.T) {
 	p := []*policy{{name: "a"}, {name: "b"}}
 	rows := valueRows(p, []sweepRun{{Policy: "a", Value: 1, Evictions: 2}, {Policy: "b", Value: 1}, {Policy: "a", Value: 1, Evictions: 5}, {Policy: "a", Value: 2, Evictions: 1}})

@@ -114,13 +114,14 @@ func naturalCompare(a, b string) int {
 type frontier struct {
 	Kind     string     `json:"kind"` // sweep
 	Variable string     `json:"variable"`
+	Bytes    bool       `json:"bytes"` // the variable is a number of bytes
 	Policies []string   `json:"policies"`
 	Runs     []sweepRun `json:"runs"`
 }
 
 // valueRow is a row of the table of a sweep: the means over all runs of a policy with one value.
 type valueRow struct {
-	Policy                                                       string
+	Policy, Shown                                                string // Shown is Value for readers
 	Value                                                        float64
 	Runs                                                         int
 	Utilisation, CPU, Evictions, OOMKills, NotReady, MemoryStall float64
@@ -160,12 +161,15 @@ func valueRows(policies []*policy, runs []sweepRun) (rows []valueRow) {
 
 // writeFrontier writes the page of a sweep.
 func writeFrontier(w io.Writer, s *scenario, sw *sweep, policies []*policy, runs []sweepRun) error {
-	data := frontier{Kind: "sweep", Variable: sw.Name, Runs: runs}
+	data := frontier{Kind: "sweep", Variable: sw.Name, Bytes: sw.bytes, Runs: runs}
 	for _, p := range policies {
 		data.Policies = append(data.Policies, p.name)
 	}
 	input := pageInput{Scenario: s, Variable: sw.Name, Values: valueRows(policies, runs)}
-	input.Facts = []string{fmt.Sprintf("%d runs per policy", len(runs)/len(policies)), fmt.Sprintf("%s from %s to %s", sw.Name, number(sw.from), number(sw.to))}
+	for i := range input.Values {
+		input.Values[i].Shown = sw.show(input.Values[i].Value)
+	}
+	input.Facts = []string{fmt.Sprintf("%d runs per policy", len(runs)/len(policies)), fmt.Sprintf("%s from %s to %s", sw.Name, sw.show(sw.from), sw.show(sw.to))}
 	return writePage(w, &input, data)
 }
 

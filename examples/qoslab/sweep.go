@@ -25,6 +25,7 @@ type sweep struct {
 	Name     string // without the dollar sign
 	from, to float64
 	whole    bool // from and to are whole numbers, and so are all values
+	bytes    bool // the values are bytes: to ends with Ki, Mi, Gi or Ti
 }
 
 // parseSweep parses NAME=FROM..TO with quantities of Kubernetes.
@@ -46,10 +47,19 @@ func parseSweep(text string) (*sweep, error) {
 		*bound.to = q.AsApproximateFloat64()
 	}
 	s.whole = s.from == math.Trunc(s.from) && s.to == math.Trunc(s.to)
+	s.bytes = strings.HasSuffix(to, "i")
 	if s.from > s.to {
 		return nil, fmt.Errorf("sweep %s: %s is more than %s", name, from, to)
 	}
 	return s, nil
+}
+
+// show formats a value for readers.
+func (s *sweep) show(v float64) string {
+	if s.bytes {
+		return showMiB(v / mebi)
+	}
+	return number(v)
 }
 
 // value returns the value of run i of n: from for the first run, to for the last one.
@@ -115,13 +125,14 @@ func runSweep(ctx context.Context, s *scenario, sw *sweep, policies []*policy, r
 // playRun plays run i of a sweep under a policy.
 func playRun(ctx context.Context, s *scenario, sw *sweep, p policy, i, runs int) (sweepRun, error) {
 	value := sw.value(i, runs)
-	script, total, err := s.expand(map[string]string{sw.Name: strconv.FormatFloat(value, 'f', -1, 64), "run": strconv.Itoa(i + 1)})
+	text := strconv.FormatFloat(value, 'f', -1, 64)
+	script, total, err := s.expand(map[string]string{sw.Name: text, "run": strconv.Itoa(i + 1)})
 	if err != nil {
 		return sweepRun{}, err
 	}
 	r, err := runScenario(ctx, script, p, sampleInterval(total)*sweepIntervals, func(*nodetest.Sample) {})
 	if err != nil {
-		return sweepRun{}, fmt.Errorf("run %d with %s=%v: %w", i+1, sw.Name, value, err)
+		return sweepRun{}, fmt.Errorf("run %d with %s=%s: %w", i+1, sw.Name, text, err)
 	}
 	t := tracksOf(r)
 	sum := totalOf(r, t, podRows(r, t))
@@ -132,7 +143,7 @@ func playRun(ctx context.Context, s *scenario, sw *sweep, p policy, i, runs int)
 }
 
 // sweepIntervals is the interval between the samples of a sweep, as a multiple of that of a single run: means need fewer of them.
-const sweepIntervals = 5
+const sweepIntervals = 10
 
 // writeRunsCSV writes the runs of a sweep as CSV. The column of the variable has its name.
 func writeRunsCSV(w io.Writer, sw *sweep, runs []sweepRun) error {

@@ -27,13 +27,9 @@ if (data.kind === "sweep") (() => {
   // addScatter adds a plot of runs as points, with a line per policy.
   function addScatter(parent, o) {
     const head = element(parent, "h3", "metric", o.title + " ");
-    if (!data.runs.some(r => r[o.y] > 0)) {
-      element(head, "small", "", "none");
-      return;
-    }
     element(head, "small", "", o.unit);
     const bounds = key => data.runs.map(r => r[key]).reduce(([lo, hi], v) => [Math.min(lo, v), Math.max(hi, v)], [Infinity, -Infinity]);
-    const [x0, x1] = bounds(o.x), margin = (x1 - x0 || 1) * .03, top = ceiling(bounds(o.y)[1]);
+    const [x0, x1] = bounds(o.x), margin = (x1 - x0 || 1) * .03, top = ceiling(bounds(o.y)[1]), bytes = data.bytes && o.x === "value";
     const xs = [x0 - margin, x1 + margin];
     const draw = u => {
       const c = u.ctx, d = devicePixelRatio, px = v => u.valToPos(v, "x", true), py = v => u.valToPos(v, "y", true);
@@ -61,7 +57,7 @@ if (data.kind === "sweep") (() => {
       cursor: {drag: {x: true, y: false}, points: {show: false}},
       series: [{}, {stroke: "transparent", points: {show: false}}],
       scales: {x: {time: false, range: (u, min, max) => [min, max]}, y: {range: () => [0, top]}},
-      axes: [xAxis({values: (u, list) => list.map(show)}), yAxis(58)], hooks: {draw: [draw]},
+      axes: [xAxis(bytes ? {values: (u, list) => list.map(v => showMiB(v / 2 ** 20)), incrs: mebibyteSteps.map(n => n * 2 ** 20)} : {values: (u, list) => list.map(show)}), yAxis(58)], hooks: {draw: [draw]},
     }, [xs, [0, 0]]);
   }
 
@@ -82,7 +78,7 @@ if (data.kind === "sweep") (() => {
     {title: "Evictions and OOM kills", unit: "per run; the line is the mean", y: "lost"},
     {title: "Memory pressure", unit: "% of the time in which a process waits (PSI some)", y: "memoryPressure"},
     {title: "Time not ready", unit: "seconds per run, sum of all pods", y: "notReady"},
-  ]) {
+  ].filter(o => data.runs.some(r => r[o.y] > 0))) {
     addScatter(element(pair, "div"), {...o, x: "value", xTitle: data.variable, height: 230, line: runs => meansOf(runs, o.y)});
   }
   window.addEventListener("beforeprint", () => plots.forEach((u, i) => u.setSize({width: i ? 500 : 1030, height: u.height})));
