@@ -16,12 +16,12 @@
 // with [Get] and [List], and gives [Server.Config] to the tested client. Requests reach the server without sockets, which works in
 // the virtual time of testing/synctest. [Server.Listen] opens a real listener, for tests that depend on connections.
 //
-// Bodies are JSON or protobuf, as the client requests. Each write has a resource version. A watch resumes from any version in the
-// history, and supports selectors, bookmarks and the initial events of a streaming list. Updates conflict by version. Patches may
-// be strategic, merge or JSON patches. Discovery lists all resources. Deletions have grace periods, finalizers, preconditions and
-// selectors. Pods have the subresources binding, eviction, ephemeralcontainers and resize, and workloads have scale. An eviction
-// needs a disruption of the PodDisruptionBudget, whose status the test sets. Objects get the defaults that clients depend on.
-// Events of events.k8s.io and core are the same objects.
+// Bodies are JSON or protobuf, or have the metadata only, as the client requests. Each write has a resource version. A watch
+// resumes from any version in the history, and supports selectors, bookmarks and the initial events of a streaming list.
+// Updates conflict by version. Patches may be strategic, merge or JSON patches. Discovery lists all resources. Deletions have
+// grace periods, finalizers, preconditions and selectors. Pods have the subresources binding, eviction, ephemeralcontainers and
+// resize, and workloads have scale. An eviction needs a disruption of the PodDisruptionBudget, whose status the test sets.
+// Objects get the defaults that clients depend on. Events of events.k8s.io and core are the same objects.
 //
 // [Server.Inject] makes requests fail, wait, hang or lose their response. [Server.DisconnectAll], [Server.SetUnavailable],
 // [Server.Compact] and [Server.DeleteSilently] affect the whole server. [Server.Requests] returns the last requests. The request

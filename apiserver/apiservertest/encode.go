@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strings"
 
@@ -21,36 +22,42 @@ import (
 
 // encoding is the media type and encoder of a response.
 type encoding struct {
-	info    runtime.SerializerInfo
-	encoder runtime.Encoder
+	info         runtime.SerializerInfo
+	encoder      runtime.Encoder
+	metadataOnly bool // the response has a PartialObjectMetadata for each object
 }
 
 // negotiateEncoding returns the first encoding in the Accept header that the server supports. A wildcard means JSON. If the
 // server supports none of them, the result is the zero value.
 func (c *call) negotiateEncoding() encoding {
 	accept := c.r.Header.Get("Accept")
-	if wantsMetadata(c.r) && c.verb == "list" {
-		accept = runtime.ContentTypeJSON
-	}
 	if accept == "" {
 		accept = "*/*"
 	}
 	for part := range strings.SplitSeq(accept, ",") {
-		if strings.Contains(part, "as=") {
-			continue // tables, and metadata of single objects
+		metadataOnly := isMetadataOnly(part)
+		if strings.Contains(part, "as=") && !metadataOnly {
+			continue // tables
 		}
 		name := mediaType(part)
 		if name == "*/*" || name == "application/*" {
 			name = runtime.ContentTypeJSON
 		}
-		if name == runtime.ContentTypeProtobuf && c.kind.typ == nil {
+		if name == runtime.ContentTypeProtobuf && c.kind.typ == nil && !metadataOnly {
 			continue // custom resources
 		}
 		if info, ok := c.findSerializer(name); ok {
-			return encoding{info, c.server.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion())}
+			return encoding{info, c.server.kinds.codecs.WithoutConversion().EncoderForVersion(info.Serializer, c.kind.GroupVersion()), metadataOnly}
 		}
 	}
 	return encoding{}
+}
+
+// isMetadataOnly reports whether a part of the Accept header requests PartialObjectMetadata, as the client of client-go/metadata does.
+func isMetadataOnly(accepted string) bool {
+	_, parameters, err := mime.ParseMediaType(accepted)
+	return err == nil && (parameters["as"] == "PartialObjectMetadata" || parameters["as"] == "PartialObjectMetadataList") &&
+		parameters["g"] == metav1.GroupName && parameters["v"] == "v1"
 }
 
 // findSerializer returns the serializer for a media type. Only JSON and protobuf are supported.
@@ -76,6 +83,10 @@ func (c *call) writeObject(code int, obj runtime.Object) {
 
 // encodeObject writes the object, with its kind and API version, to w. The object may be shared and is not changed.
 func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
+	stored, isObject := obj.(Object)
+	if isObject && c.encoding.metadataOnly {
+		return c.encoding.info.Serializer.Encode(partialMetadata(stored), w)
+	}
 	switch known := obj.(type) {
 	case *metav1.Status:
 		status := *known
@@ -84,7 +95,7 @@ func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	case *metav1.PartialObjectMetadataList, *unstructured.Unstructured, *unstructured.UnstructuredList:
 		return c.encoding.info.Serializer.Encode(obj, w)
 	}
-	if stored, ok := obj.(Object); ok {
+	if isObject {
 		obj = c.kind.fromStored(stored)
 	}
 	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // the encoder sets the kind of its argument for a moment

@@ -5,9 +5,7 @@ package apiservertest
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,15 +97,17 @@ func (c *call) listObjects() (runtime.Object, error) {
 	if remaining := int64(len(from.objects) - len(page)); remaining > 0 && query.Get("labelSelector") == "" && query.Get("fieldSelector") == "" {
 		meta.SetRemainingItemCount(&remaining)
 	}
-	if wantsMetadata(c.r) {
+	if c.encoding.metadataOnly {
 		return metadataList(list)
 	}
 	return list, nil
 }
 
-// wantsMetadata reports whether the request accepts only a PartialObjectMetadataList, which has no specs and statuses.
-func wantsMetadata(r *http.Request) bool {
-	return strings.HasPrefix(r.Header.Get("Accept"), "application/json;as=PartialObjectMetadataList;")
+// partialMetadata returns the metadata of an object.
+func partialMetadata(obj Object) *metav1.PartialObjectMetadata {
+	partial := apimeta.AsPartialObjectMetadata(obj)
+	partial.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+	return partial
 }
 
 // metadataList returns a PartialObjectMetadataList with the metadata of the objects in list.
@@ -123,10 +123,7 @@ func metadataList(list runtime.Object) (runtime.Object, error) {
 		},
 	}
 	return out, apimeta.EachListItem(list, func(o runtime.Object) error {
-		object, err := apimeta.Accessor(o)
-		if err == nil {
-			out.Items = append(out.Items, *apimeta.AsPartialObjectMetadata(object))
-		}
-		return err
+		out.Items = append(out.Items, *partialMetadata(o.(Object)))
+		return nil
 	})
 }
