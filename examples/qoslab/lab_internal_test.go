@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -190,13 +189,9 @@ func TestEventsAreEqualInAllFormats(t *testing.T) {
 	require.NoError(t, writeEventsCSV(&table, events))
 
 	var got []event
-	for d := json.NewDecoder(&lines); ; {
+	for d := json.NewDecoder(&lines); d.More(); {
 		var e event
-		if err := d.Decode(&e); err == io.EOF {
-			break
-		} else {
-			require.NoError(t, err)
-		}
+		require.NoError(t, d.Decode(&e))
 		got = append(got, e)
 	}
 	assert.Equal(t, events, got)

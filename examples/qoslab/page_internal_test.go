@@ -176,6 +176,8 @@ func TestIntegrationPageZoomsSortsAndHides(t *testing.T) {
 		result.first = document.querySelector("#pods tbody td").textContent;
 		heads[0].querySelector("button").click();
 		result.sorted = document.querySelector("#pods tbody td").textContent;
+		heads[0].querySelector("button").click();
+		result.reversed = document.querySelector("#pods tbody td").textContent;
 		document.body.dataset.result = JSON.stringify(result);
 	}, 100);
 }, 200))</script>`
@@ -185,15 +187,16 @@ func TestIntegrationPageZoomsSortsAndHides(t *testing.T) {
 	require.True(t, found)
 	text, _, _ = strings.Cut(text, `"`)
 	var got struct {
-		Zoomed        int
-		Shown         []string
-		First, Sorted string
+		Zoomed                  int
+		Shown                   []string
+		First, Sorted, Reversed string
 	}
 	require.NoError(t, json.Unmarshal([]byte(html.UnescapeString(text)), &got))
 	assert.Equal(t, 10, got.Zoomed, "all plots zoom together")
 	assert.Equal(t, []string{"Burstable", "node"}, got.Shown, "a click hides the class Guaranteed")
 	assert.Equal(t, "leak", got.First)
 	assert.Equal(t, "api", got.Sorted)
+	assert.Equal(t, "worker", got.Reversed, "a second click reverses the order")
 }
 
 func TestIntegrationPageIsPrinted(t *testing.T) {

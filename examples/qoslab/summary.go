@@ -4,6 +4,7 @@
 package main
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -99,7 +100,7 @@ func totalOf(r *outcome, t *tracks, rows []podRow) total {
 func (s series) mean() float64 {
 	sum, n := 0.0, 0
 	for _, v := range s {
-		if v == v { //nolint:gocritic // false for NaN
+		if !math.IsNaN(v) {
 			sum += v
 			n++
 		}
