@@ -85,15 +85,15 @@ type chromium struct {
 // findChromium returns a browser, or skips the test with the reason.
 func findChromium(t *testing.T) chromium {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{"google-chrome", "chromium", "chromium-browser"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return chromium{t, path}
 		}
 	}
 	if os.Getenv(lab.RequiredEnv) == "required" {
-		t.Fatal("no chromium, chromium-browser or google-chrome in PATH: lab deps chromium installs one")
+		t.Fatal("no google-chrome, chromium or chromium-browser in PATH: lab deps chromium installs one")
 	}
-	t.Skip("no chromium, chromium-browser or google-chrome in PATH; make test as root installs one")
+	t.Skip("no google-chrome, chromium or chromium-browser in PATH; make test as root installs one")
 	return chromium{}
 }
 
