@@ -14,7 +14,7 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model node-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
 	bench bench-agent bench-api bench-cluster kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
 # Runs pods from manifests on the embedded runtime for DEMOTIME and prints a line per change.
@@ -108,6 +108,12 @@ test-vm: $(LAB)
 kernel-model: $(LAB)
 	@$(LAB) deps; $(UML) true; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -v -run='^TestIntegrationKernel' ./nodetest/machine
+
+# Compares a simulated node of nodetest with an agent on a real kernel, with its own processes as pods: victims of evictions, their times, and CPU time.
+# Takes a quarter of an hour.
+node-model: $(LAB)
+	@$(LAB) deps; $(UML) true; \
+	VM_TIMEOUT=3600 go test -count=1 -timeout=30m -exec $(UML) -v -run='^TestIntegrationNode' ./nodetest
 
 # Compares the kubelet's code with this library on generated pods. Builds much of the kubelet, which takes minutes the first time.
 conformance:

@@ -88,6 +88,7 @@ tests gc internal/gctest:       internal/gctest images images/credential cri/rem
 tests cni:                      internal/cnitest API SYS
 tests cni/netns internal/isolated: SYS
 tests nodetest/machine: cgroups/driver SYS
+tests nodetest: cgroups/driver cri/process SYS
 tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
 # The map has no code.

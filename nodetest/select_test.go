@@ -23,7 +23,8 @@ func TestBehaviorsAreSelectedInOrder(t *testing.T) {
 	l, err := nodetest.NewLoop(t.Context(), nodetest.Options{
 		Behave: func(pod *corev1.Pod, _ string) (nodetest.Behavior, bool) { return memory(1), pod.Name == "coded" },
 		Selected: []nodetest.SelectedBehavior{
-			{Selector: "app=web", Container: "other", Behavior: memory(100)}, {Selector: "app=web,tier!=cache", Behavior: memory(2)},
+			{Selector: "app=web", Container: "other", Behavior: memory(100)},
+			{Selector: "app=web,tier!=cache", Behavior: memory(2)},
 			{Selector: "app", Behavior: memory(3)},
 		},
 	})

@@ -122,6 +122,7 @@ func (m *Machine) DiskUsage(name DiskName) DiskUsage {
 	defer m.mu.Unlock()
 	return m.diskOf(name).usage
 }
+
 func compareDirectories(a, b directory) int {
 	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.name, b.name))
 }

@@ -31,6 +31,13 @@
 //     next allocation failed, and the kernel killed a second one; in another two victims were nearly equal.
 //   - Memory above memory.high: within 10 % from the second second on.
 //
+// make node-model compares a whole simulated node with package agent on the same kernel, with real processes as pods: 20 generated scenarios with
+// memory ramps, requests, priorities and CPU limits, measured in November 2026:
+//
+//   - The same pods are evicted in the same order in 18, at times that differ by up to 3.8 s (1.5 s on average): real processes grow late while others use
+//     the only CPU. CPU time of the other pods is within 10 %, or the second in which a program starts. In two scenarios the kernel counted so much
+//     page cache for a pod near its request that it was evicted first.
+//
 // published_test.go reproduces figures of the kernel's documentation: memory protection, CPU bandwidth and oom_score_adj.
 //
 // # Limits of the model

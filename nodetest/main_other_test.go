@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build !linux
+
 package nodetest_test
 
 import (
