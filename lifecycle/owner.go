@@ -33,9 +33,9 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the observed sandboxes and containers that this worker may change. If none has the [LabelOwner] of
-// another agent, these are all. Otherwise filterOwned returns an error while a source lists the pod. For a deleted pod,
-// which no source lists, it then returns only the containers of this agent, which are torn down.
+// filterOwned returns the observed sandboxes and containers that this worker may change. If none of them has the
+// [LabelOwner] of another agent, it returns all. Otherwise the result depends on the pod. If a source lists the pod,
+// filterOwned returns an error. If the pod is deleted, it returns only the containers of this agent, which are torn down.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)

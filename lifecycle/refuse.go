@@ -60,9 +60,9 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the reason and message with which a refused pod fails. errs are the errors of its checks; invalid is
-// false if the pod is valid and only uses an unsupported feature. The result is nil if the name, namespace or UID is
-// invalid, because no status can be reported for such a pod.
+// newRejection returns the reason and message with which a refused pod fails. The argument errs contains the errors of its
+// checks. The argument invalid is true if the pod is invalid, and false if it only uses an unsupported feature. If the name,
+// namespace or UID is invalid, the result is nil, because no status can be reported for such a pod.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -106,7 +106,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 }
 
 // retainRefusedPods keeps the pointers of unchanged refused pods: it replaces each refused pod in next by the equal pod in
-// previous, if there is one. A refused pod without an equal is replaced by a copy, unless shared is true.
+// previous, if there is one. All other refused pods are replaced by copies. If shared (PodSet.Shared) is true, it copies
+// nothing, because no code changes the pods.
 func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -120,9 +121,9 @@ func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	}
 }
 
-// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. It omits a pod
-// whose equal error the previous call for this source has reported. At most one call per source runs at a time. The caller
-// does not hold Reconciler.mu.
+// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. It omits a refusal
+// that the previous call for this source has reported, with the same pod and error text. It also omits a terminated pod that
+// its checks refuse. At most one call per source runs at a time. The caller does not hold Reconciler.mu.
 func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {

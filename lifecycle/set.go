@@ -125,9 +125,10 @@ func isSameSet(previous *podset.Accepted, set *PodSet) bool {
 	return true
 }
 
-// acceptPod checks a pod that a source lists, and returns the version of it to run. old is the version that runs now; nil
-// means that the pod is new. If the pod is refused, acceptPod returns an error, and old with the pod's deletion timestamp,
-// so that a deletion takes effect. An accepted pod is returned as a copy, unless shared is true.
+// acceptPod checks a pod that a source lists, and returns the version of it to run. The argument old is the version that
+// runs now; nil means that the pod is new. If the pod is refused, acceptPod returns an error, and old with the pod's
+// deletion timestamp, so that a deletion takes effect. An accepted pod is returned as a copy. If shared (PodSet.Shared) is
+// true, it is not copied, because no code changes the pods of the source.
 func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
 	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
 	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {

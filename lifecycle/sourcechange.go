@@ -12,10 +12,10 @@ func (w *worker) setSource(source string) {
 	w.record.SetSource(source)
 }
 
-// deletePodOfOtherSource deletes the pod if its record on disk names another source of this agent, which listed a pod of the
-// same UID before the agent restarted. The running containers belong to that other pod: they are removed, and then a new
-// worker starts this pod from scratch. If Options.Sources does not contain the recorded source, the pod is kept, because the
-// source may have been renamed.
+// deletePodOfOtherSource deletes the pod if its record on disk names another source of this agent. That source listed a pod
+// with the same UID before the agent restarted, and the running containers belong to that earlier pod. They are removed, and
+// then a new worker starts this pod from scratch. If Options.Sources does not contain the recorded source, the pod is kept,
+// because the source may have been renamed.
 func (w *worker) deletePodOfOtherSource() {
 	was := w.record.Get().Source
 	if w.source == "" || was == "" || was == w.source || !slices.Contains(w.r.opts.Sources, was) {

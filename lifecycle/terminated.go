@@ -15,8 +15,8 @@ import (
 
 // RemoveTerminatedContainers removes the containers, logs and sandboxes of all terminated and temporarily evicted pods that
 // a source still lists. An agent calls it, for example, when the disk is full. It returns when they are removed or ctx ends.
-// If ctx ends, the removal continues, and the error names the remaining pods. Statuses and restart counts remain in
-// Dirs.Pods, which must be set, unless Dirs.LoseStatuses is set.
+// If ctx ends, the removal continues, and the error names the remaining pods. Statuses and restart counts remain in the
+// directory Dirs.Pods. If Dirs.Pods is empty and Dirs.LoseStatuses is false, it returns an error and removes nothing.
 func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	if r.opts.Dirs.Pods == "" && !r.opts.Dirs.LoseStatuses {
 		return errors.New("remove terminated containers: Options.Dirs.Pods or LoseStatuses: required: without Pods, statuses are lost with the containers")

@@ -20,8 +20,8 @@ import (
 )
 
 // PodsWithStatus returns a Pods that puts the status of list into each pod. A nil status leaves the pod's own status; nil
-// pods are skipped. The combined pod keeps its pointer as long as list yields the same two pointers, so that its encoded
-// JSON can be cached. Calls of list are never concurrent.
+// pods are skipped. While list yields the same pointers for a pod and its status, the combined pod also keeps its pointer.
+// The JSON of the combined pod can therefore be cached. Calls of list are never concurrent.
 func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus

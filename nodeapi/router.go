@@ -42,8 +42,8 @@ func (r *router) addHandler(path string, h http.Handler) {
 	r.paths = append(r.paths, path)
 }
 
-// addRoot registers serveRoute for root and all paths below it. It is required for each first path element of the routes in
-// addRoute.
+// addRoot makes serveRoute handle root and all paths below it. It must be called for the first path element of each route
+// that is passed to addRoute.
 func (r *router) addRoot(root string) {
 	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)

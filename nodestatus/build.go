@@ -111,8 +111,8 @@ func (b *builder) setStatus() {
 	b.node.Status.DeclaredFeatures = b.in.Config.declaredFeatures()
 }
 
-// addSchedulableEvent adds an event if spec.unschedulable differs from the last event about it: another client has changed the
-// field.
+// addSchedulableEvent adds an event if another client has changed spec.unschedulable since the last recorded event about
+// this field.
 func (b *builder) addSchedulableEvent() {
 	switch now := b.node.Spec.Unschedulable; {
 	case now && !b.in.Announced.Unschedulable:

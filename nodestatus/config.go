@@ -76,7 +76,8 @@ func (c *Config) maxPods() int {
 	return c.MaxPods
 }
 
-// maxImages returns how many images the status of a node with n images lists.
+// maxImages returns the number of images in the node status if the node has n images. It is at most MaxImages: nil means 50,
+// and a negative value means no limit.
 func (c *Config) maxImages(n int) int {
 	limit := defaultMaxImages
 	if c.MaxImages != nil {

@@ -122,8 +122,9 @@ func indexByID(snapshot cri.Snapshot) map[string]object {
 	return m
 }
 
-// takeState removes the object with the ID of obj from the map and returns its state. It returns absent if there is none of
-// the same pod. If a list contains an ID twice, the second object is therefore absent and causes no event.
+// takeState removes the object with the ID of obj from the map and returns its state. If the map has no object with the ID
+// and the pod of obj, the result is the state absent. If a list contains an ID twice, the second object is therefore absent
+// and causes no event.
 func takeState(objects map[string]object, obj object) state {
 	found, ok := objects[obj.id]
 	if !ok || found.uid != obj.uid {

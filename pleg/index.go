@@ -60,8 +60,9 @@ func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid strin
 	}
 }
 
-// lookUp returns the indexed container or sandbox with this ID, or nil if there is none. It also needs the position in the
-// current list: while this list has the same order as the previous one, lookUp needs no map access.
+// lookUp returns the indexed container or sandbox with this ID, or nil if there is none. The argument position is the
+// position of the object in the current list. While the current list has the same order as the previous one, lookUp finds
+// the object by its position, without a map access.
 func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	switch {
 	case position == len(x.order):

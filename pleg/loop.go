@@ -214,7 +214,8 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 }
 
 // startJobs starts queued jobs until the limit of concurrent jobs is reached. It skips a job before its retry time. It also
-// skips a job whose pod the full list in progress includes. It returns the time of its next call.
+// skips a job if the full list in progress includes the pod of the job. The result next is the time at which startJobs must
+// be called again.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {
@@ -316,7 +317,7 @@ func (l *loop) publishEvents() {
 }
 
 // podsOf returns the pod UIDs in events without duplicates. The events must be sorted by UID. If no function was registered
-// with Notify, the result is not needed and nil.
+// with Notify, it returns nil, because no caller needs the UIDs.
 func (l *loop) podsOf(events []Event) []string {
 	if l.gen.listeners.IsEmpty() {
 		return nil

@@ -199,9 +199,10 @@ func (l *loop) retryPod(rec *podRecord, res result) {
 	l.enqueuePod(rec, next)
 }
 
-// publishPod stores the state of a pod as its published state, and adds events for the differences. If nothing differs and
-// reinspected is true, it adds a PodSync event. The argument newer is a later listed state that is not inspected yet, or
-// empty. The argument listedAt is the logical time at which the list of pod was started.
+// publishPod stores the argument pod as the published state, and adds events for the differences from the previous published
+// state. If nothing differs and reinspected is true, it adds a PodSync event. The argument newer is a state that was listed
+// later and is not inspected yet; it may be empty. The argument listedAt is the value of loop.clock when the list of pod was
+// started.
 func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
 	rec.listedAt, rec.inspectedAt = listedAt, l.clock

@@ -91,9 +91,9 @@ func (g *Generator) readEvents(ctx context.Context) error {
 	})
 }
 
-// markConnected records that the event stream works, and requests a full relist for changes that the stream has missed. The
-// argument proof is the first event of the connection, with its time. If no event has arrived within assumeConnectedAfter,
-// proof is nil. A relist is then requested only if the stream did not work before.
+// markConnected records that the event stream works. The argument proof is the first event of the connection, with its time.
+// A proof always requests a full relist, for changes that the stream has missed before the event. If no event has arrived
+// within assumeConnectedAfter, proof is nil, and a relist is requested only if the stream did not work before.
 func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {

@@ -192,7 +192,8 @@ func (s State) AddResult(outcome Outcome) State {
 	return s
 }
 
-// nextTickAfter returns the first time that is not before earliest and differs from tick by a multiple of period.
+// nextTickAfter returns the first tick that is not before earliest. The ticks are the times that differ from tick by a
+// multiple of period.
 func nextTickAfter(tick, earliest time.Time, period time.Duration) time.Time {
 	behind := earliest.Sub(tick)
 	n := behind / period // rounded towards zero: up for a tick in the future

@@ -6,8 +6,8 @@ package qos
 import corev1 "k8s.io/api/core/v1"
 
 // hasOtherRequests reports whether the pod may request resources other than cpu and memory. The argument found is the number
-// of entries for cpu and memory that the caller has counted in the pod. Most pods have no other entries, so that a search
-// for other names is unnecessary.
+// of cpu and memory requests that the caller has counted. If the pod has more requests in total, some are for other
+// resources. Most pods have none, and the caller can skip the search for other names.
 func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -24,7 +24,8 @@ func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 }
 
 // hasOtherLimits reports whether the pod may limit resources other than cpu and memory. The argument found is the number of
-// limits of cpu and memory that the caller has counted in the pod. Overhead has no limits.
+// cpu and memory limits that the caller has counted. If the pod has more limits in total, some are for other resources.
+// Overhead has no limits.
 func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true

@@ -14,8 +14,9 @@ import (
 type listSelector func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
 // addContainers adds to the empty total t how much of the resource the containers of the pod need at one time. This is the
-// sum over regular containers and sidecars. If an init container and the sidecars that start before it need more, it is
-// their sum. The function selectList returns the amounts of a container. Source: KEP-753.
+// sum over regular containers and sidecars, or the greatest need during initialization if that is higher. An init container
+// needs its own amount and the amounts of the sidecars that start before it. The function selectList returns the amounts of
+// a container. Source: KEP-753.
 func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectList listSelector) {
 	for i := range pod.Spec.Containers {
 		if q, ok := countEntry(t, selectList(pod, &pod.Spec.Containers[i]), name); ok {

@@ -117,7 +117,8 @@ func (k *Collector) listPodCgroups(ctx context.Context, errs *failures) map[stri
 }
 
 // hasUnlistedPod reports whether a pod with a cgroup in paths has no running container in snapshot. Such a pod may have
-// started after the snapshot. It must not be missing, because the eviction prefers pods without a measurement as victims.
+// started after the snapshot. A measurement must include it, because the eviction prefers pods without a measurement as
+// victims.
 func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	runs := make(map[string]bool, len(snapshot.Sandboxes)) // by sandbox
 	for i := range snapshot.Containers {
@@ -139,8 +140,8 @@ func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	return false
 }
 
-// unlistedPods returns the pods in paths that are missing in pods, because the runtime hangs and its list is old. They have
-// only a UID. This is enough to sample their pod cgroups, which evictions need.
+// unlistedPods returns a pod with only a UID for each pod cgroup in paths that is missing in pods. It is called when the
+// runtime hangs or fails, so that its last list is old. The UID suffices to sample the pod cgroup, which evictions need.
 func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	listed := make(map[string]bool, len(pods))
 	for i := range pods {
@@ -347,8 +348,8 @@ func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failu
 	}
 }
 
-// dropUnmeasured removes all containers without a measurement, because they have exited since the list. It then removes the
-// pods without containers.
+// dropUnmeasured removes all containers without a measurement, because they have exited since the runtime listed them. It
+// then removes the pods without containers. It keeps a pod that the runtime has not listed if its cgroup was measured.
 func dropUnmeasured(pods []pod) []pod {
 	for i := range pods {
 		pods[i].containers = slices.DeleteFunc(pods[i].containers, func(c container) bool { return !c.found && c.runtime == nil })

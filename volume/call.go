@@ -64,8 +64,8 @@ func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	return res
 }
 
-// markFinal wraps err in a [FinalError] if the node had nothing of the volume before the step. The caller must ensure
-// that the step has not changed the node either.
+// markFinal wraps err in a [FinalError] if the volume or device was absent from the node before the step. The caller must
+// ensure that the step has not changed the node either.
 func (pc *pluginCall) markFinal(err error) error {
 	if pc.prior.absent {
 		return &FinalError{Err: err}

@@ -68,9 +68,9 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
 }
 
-// mountSubPath bind-mounts the subPath at path in the volume for a container, and returns the mount point. mount is the
-// index in container.VolumeMounts. specNames contains the name on disk of each volume name in the pod. The error is shown in
-// the pod status, so it contains no host paths.
+// mountSubPath bind-mounts a subPath of the volume vol for a container, and returns the mount point. The argument path is
+// the subPath, and mount is the index in container.VolumeMounts. The map specNames translates a volume name of the pod to
+// the directory name of the volume. The error is shown in the pod status, so it contains no host paths.
 func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
 		return "", errors.New("no such volume mount")

@@ -67,8 +67,8 @@ func (t *deviceTable) removeUser(user *podState, dev *device) {
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether no other pod uses d, and d may still be staged. If so, the device must be unstaged before the
-// record of the pod is removed.
+// isLastUser reports whether user is the only pod that uses d, and d may still be staged. If so, the device must be unstaged
+// before the record of that pod is removed.
 func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }

@@ -87,7 +87,8 @@ func (e *entry) isUsedBy(used map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return used[name] })
 }
 
-// podSource returns the first volume in the pod spec whose name is one of the names of e. It returns nil if there is none.
+// podSource returns the first volume in the pod spec whose name is the recorded name or an alias of the volume e. A claim
+// that several volumes of the pod use has aliases. It returns nil if there is none.
 func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	for _, name := range e.recorded.Names() {
 		if vol := podvolume.Find(pod, name); vol != nil {

@@ -89,9 +89,9 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired sets the desired state of each recorded volume of the pod. It is Mounted for a volume that containers use, and
-// Unmounted for other volumes. used contains the names of the volumes that containers use. setDesired adds new volumes to
-// state, with their claims from all. The caller holds v.mu.
+// setDesired sets the desired state of each recorded volume of the pod. The state is Mounted for a volume that containers
+// use, and Unmounted for other volumes. The argument used contains the names of the used volumes. New volumes are added to
+// state, with their claims in all.claimed. The caller holds v.mu.
 func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, used map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
@@ -119,8 +119,9 @@ type recordable struct {
 	claimed map[string]*claimed // by volume name: claims of the volumes that were added
 }
 
-// addVolume adds a volume to the volumes for the record. If the record contains the same claim under another name, addVolume
-// adds vol.Name as an alias of that volume instead. It returns an error if another volume has the same directory.
+// addVolume adds vol to r, the volumes for the next record of the pod. If a volume in r has the same claim under another
+// name, addVolume adds vol.Name as an alias of that volume instead. It returns an error if another volume has the same
+// directory.
 func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]

@@ -39,8 +39,8 @@ func (pc *pluginCall) useRecordedClaim(err error) bool {
 	return true
 }
 
-// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device. After a reboot the device
-// is not mounted, and may be attached to another node: then only the API server can permit a new mount.
+// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device. After a reboot it returns
+// false for a volume with a device, which may be attached to another node. Only the API server can then permit a new mount.
 func (pc *pluginCall) isStillMounted() bool {
 	v := &pc.volume
 	if v.Device.Name == "" {

@@ -202,8 +202,8 @@ func (s *step) needsRefresh() bool {
 	return shows && !claimed || s.entry.mount.UpdatePeriodically || grows && claimed
 }
 
-// callReturned records that a plugin call has returned for which runStep did not wait. Run can then start the next step of
-// the volume or device.
+// callReturned records that a hung plugin call, for which runStep did not wait, has returned. Run can then start the next
+// step of the volume or device.
 func (s *step) callReturned() {
 	s.volumes.mu.Lock()
 	if s.device != nil {

@@ -170,8 +170,8 @@ func (w *dirWatch) reportFile(parts []string) {
 	}
 }
 
-// reportObject calls changed for the object in a changed file. If file is the name of a directory of cluster-scoped objects
-// of this kind, it calls changed for all objects of the kind.
+// reportObject calls changed for the object in a changed file. If the changed file is the directory of a cluster-scoped
+// kind, it calls changed for all objects of that kind.
 func (w *dirWatch) reportObject(kind, namespace, file string) {
 	name, manifest := strings.CutSuffix(file, extension)
 	switch {

@@ -134,7 +134,7 @@ func isChanged(container *corev1.Container, instance *cri.Container) bool {
 }
 
 // failedProbe reports whether the running instance live must be killed, because a liveness or startup probe has failed. If
-// so, must is true, and failed describes the probe and whether the container is restarted.
+// it returns must true, the result failed describes the probe and whether the container is restarted.
 func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
 	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false

@@ -88,8 +88,8 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 }
 
 // WaitingReasons returns why containers wait until the actions are executed, by container name. A container in back-off has
-// the reason CrashLoopBackOff. A container that the actions start keeps the reason that it has in previous, the map of the
-// containers whose last start failed.
+// the reason CrashLoopBackOff. The argument previous has the reasons of the containers whose last start failed. A container
+// that the actions start keeps its reason in previous, unless that is CrashLoopBackOff.
 func (a *Actions) WaitingReasons(previous map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(previous)+len(a.BackOff) == 0 {
 		return nil

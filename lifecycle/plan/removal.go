@@ -37,8 +37,8 @@ func (p *planner) shouldRemoveAll() bool {
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
-// showsTemporaryEviction reports whether the pod is temporarily evicted and the published status already shows this, that is
-// phase Pending with the reason of the eviction.
+// showsTemporaryEviction reports whether the pod is temporarily evicted and the published status already shows the eviction:
+// its phase is Pending, and its reason is the reason of the eviction.
 func (p *planner) showsTemporaryEviction(status *corev1.PodStatus) bool {
 	e := p.state.Eviction
 	return e.IsTemporary(p.state.Pod) && status.Phase == corev1.PodPending && status.Reason == e.Reason

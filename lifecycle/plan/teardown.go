@@ -59,8 +59,9 @@ func teardownGrace(state *State) time.Duration {
 }
 
 // Teardown plans the removal of a pod. While a container or sandbox runs, the actions only stop it, so that its exit code
-// can be observed first. A later call plans the removal, unless state.Relisted is set. For an orphaned pod, whose state.Pod
-// is nil, the preStop hooks come from the annotations of its containers.
+// can be observed first. A later call plans the removal. If state.Relisted is set, no call does, because the exited
+// containers are needed when the pod starts again. For an orphaned pod, whose state.Pod is nil, the preStop hooks come from
+// the annotations of its containers.
 func Teardown(state State, grace time.Duration) Actions {
 	p := planner{state: state, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")

@@ -169,8 +169,8 @@ func (h handler) validateGRPC(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSleep checks that a sleep is not longer than grace, the grace period of the pod in seconds. It returns no error if
-// grace is nil, because the validation of the pod reports this.
+// validateSleep checks that a sleep is not negative and not longer than grace, the grace period of the pod in seconds. If
+// grace is nil, it returns no error, because Validate already reports the missing grace period.
 func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
 	if s := h.Sleep.Seconds; grace != nil && (s < 0 || s > *grace) {
 		return field.ErrorList{field.Invalid(path, s, fmt.Sprintf("must be from 0 to the pod's grace period of %d s", *grace))}

@@ -138,8 +138,8 @@ func validateMode(path *field.Path, mode *int32) field.ErrorList {
 // pathSet has the file paths that the sources of a projected volume use. It is nil for a volume with one source.
 type pathSet map[string]bool
 
-// validateFilePath checks the relative path of a file in a volume. If taken contains the path already, another file has it,
-// which is an error; otherwise the path is added to taken. taken may be nil.
+// validateFilePath checks at, the relative path of a file in a volume. Errors name the field at path. If taken already
+// contains at, another file has this path, which is an error. Otherwise at is added to taken, which may be nil.
 func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorList {
 	if at == "" {
 		return field.ErrorList{field.Required(path, "")}

@@ -70,7 +70,8 @@ func (d *hashDump) addText(value string) {
 	}
 }
 
-// addJSON adds JSON text to the hash: first plain unchanged, then quoted, escaped like the content of a JSON string.
+// addJSON adds two pieces of JSON text to the hash. It adds the argument plain as it is. It then adds the argument quoted,
+// in which characters are escaped as in a JSON string.
 func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(plain)
 	for i := range len(quoted) {

@@ -245,8 +245,9 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 }
 
 // setFromPrevious sets the fields of the status of a container that the runtime does not have, because it is not created yet
-// or was removed. previous is the previous status of the container; it may be nil. If the container was running in it, its
-// last state becomes terminated with exit code 137.
+// or was removed. The argument previous is the previous status of the container; it may be nil. If the container was running
+// in the previous status, its last state becomes terminated with exit code 137. In a deleted pod, its state becomes
+// terminated instead.
 func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus) {
 	status.State = d.waitingState()
 	if previous == nil {

@@ -87,9 +87,9 @@ func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observ
 	}
 }
 
-// evictionConditions returns the conditions of controllers, foreign, and adds the conditions of the eviction once the
-// evicted pod has failed and no container runs. An added condition replaces the foreign condition of the same type. If its
-// status is unchanged, it keeps its previous transition time.
+// evictionConditions returns foreign, the conditions of controllers. If the evicted pod has failed and no container runs, it
+// adds the conditions of the eviction. An added condition replaces the condition of the same type in foreign. If the status
+// of an added condition is the same as in previous, the condition keeps its transition time.
 func evictionConditions(view *podview.View, status *corev1.PodStatus, foreign, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	if input.Eviction == nil || status.Phase != corev1.PodFailed || status.Reason != input.Eviction.Reason || !podview.IsTerminated(view.Observed) {
 		return foreign

@@ -61,9 +61,9 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file 
 	return file, err
 }
 
-// encodeChosen returns the content of a file with the chosen pods, or with all pods that fit if chosen is nil. costs
-// contains the size of each pod that does not exceed the limits of a single pod. full is true if a pod was omitted because
-// the file is full.
+// encodeChosen returns the content of a file with the chosen pods, or with all pods that fit if chosen is nil. A pod that is
+// too large on its own is never stored. The result costs contains the size of each other pod. The result full is true if a
+// pod was omitted because the file is full.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (file encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
@@ -154,8 +154,8 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 }
 
 // checkLine returns the number of JSON values in a line of the file. It returns an error if the line exceeds a limit, or
-// contains more than left values, the number that the rest of the file may have. It is called although the checksum of the
-// file matches, because any program can compute a checksum.
+// contains more values than left. The argument left is how many values the file may still have. A matching checksum does not
+// make this check unnecessary: any program can compute the checksum.
 func checkLine(text []byte, left int) (values int, err error) {
 	b := safeyaml.NewBudget(len(text))
 	if err := b.JSON(text); err != nil {

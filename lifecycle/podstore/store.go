@@ -184,9 +184,9 @@ func (s *Store) Flush() error {
 	return err
 }
 
-// writeFile writes the file if its content differs from the pods. wrote is the written content; it is empty if nothing was
-// written. omitted contains an error for each pod that is not in the file. An error that the previous call has returned is
-// not repeated.
+// writeFile writes the stored pods to the file, unless the file already has this content. The result wrote is empty if
+// nothing was written. The result omitted contains an error for each pod that is not in the file. It lacks the errors that
+// the previous call has returned.
 func (s *Store) writeFile() (wrote encodedFile, omitted []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -41,9 +41,9 @@ func (c cost) subtractCost(removed cost) cost {
 // The kubelet has no such limits.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// applyContent parses the new content of the manifest, and replaces the pods of m. It returns false if the content exceeds
-// the limit of decoded values or bytes. An unchanged pod keeps its pointer. While the content has errors, previous pods that
-// are missing in it are kept.
+// applyContent parses the new content of the manifest, and replaces the pods of m. An unchanged pod keeps its pointer, so
+// that it can be compared cheaply. If the content has errors, previous pods that are missing in it are kept. If the content
+// exceeds limit, the limit of decoded values and bytes, applyContent returns false and keeps all previous pods.
 func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes
@@ -127,9 +127,10 @@ func mergeManifests(source string, manifests map[string]*manifest, order []strin
 	return u
 }
 
-// resolveDuplicates chooses one pod if several pods of a source have the same name or UID, and sets inSet of each claim. A
-// pod of the previous set has priority, otherwise the first in claims. The result contains an error for each other pod, by
-// the path of its file. There is no error while one of the files is changing, because a pod may be moved between files.
+// resolveDuplicates chooses one pod if several pods of a source have the same name or UID. It sets inSet of each claim to
+// whether the pod of the claim is chosen. A pod of the previous set has priority, otherwise the first in claims. The result
+// contains an error for each pod that is not chosen, by the path of its file. While one of the files is changing, there is
+// no error, because a pod may be moved between files.
 func resolveDuplicates(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
 	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(claimRank(a.inSet), claimRank(b.inSet)) })

@@ -273,8 +273,8 @@ func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (where string, c
 	return path, err
 }
 
-// findInvalidChild returns the path, relative to v, of the first value that decode rejects, and the error of decode. The
-// call decode(x) decodes x in the place of v.
+// findInvalidChild returns the path of the first value within v that cannot be decoded, and the error of decode. The path is
+// relative to v. The function decode decodes a whole manifest value in which its argument has replaced v.
 func (p *parser) findInvalidChild(v any, decode func(any) error) (where string, cause error) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -73,8 +73,8 @@ func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	return name
 }
 
-// removeProbe removes the pod name of a probe that has ended, and returns it. The caller needs it to remove the series of
-// the probe.
+// removeProbe removes a probe that has ended from the table, and returns the pod name in its metrics. The caller needs this
+// name to remove the series of the probe.
 func (t *podTable) removeProbe(key probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()

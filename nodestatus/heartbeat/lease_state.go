@@ -81,8 +81,9 @@ func (s *leaseState) startRound(now time.Time) leaseStep {
 	return s.writeLease(now, leaseStep{})
 }
 
-// handleResponse returns the next step of the renewal after a response of the API server. The response to the last request
-// is a lease, the UID of the Node, or err.
+// handleResponse returns the next step of the renewal after the API server has responded to the current step. A step that
+// gets, creates or updates the lease yields lease. A step that gets the Node yields uid, the UID of the Node. If the request
+// has failed, err is set.
 func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:

@@ -304,8 +304,8 @@ func isSameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// enterPhase sets the phase to p. If the Node was registered for longer than registerReset, it sets the count of deletions
-// to zero.
+// enterPhase sets the phase to p. If the Node was registered for longer than registerReset, it resets the number of
+// consecutive deletions of the Node to zero.
 func (l *loop) enterPhase(p phase, now time.Time) {
 	if l.phase == p {
 		return

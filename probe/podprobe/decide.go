@@ -40,8 +40,8 @@ func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatu
 }
 
 // Started reports whether a container has started: it runs, and its startup probe, if it has one, has succeeded. If this
-// probe has no result yet, the previous status of the container decides. This is the argument before, which may be nil; it
-// is ignored if it describes another container instance. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
+// probe has no result yet, the argument before decides, which is the previous status of the container. It is ignored if it
+// is nil or describes another container instance. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
 func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
 	if status.State.Running == nil {
 		return false

@@ -82,9 +82,9 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	return nil, 0, ctx.Err()
 }
 
-// detachCall lets a runtime call continue in the background for at most detachedTimeout. The arguments are the context of
-// the call and the function that cancels it. If maxDetached calls already continue in the background, detachCall returns
-// false, and the caller must cancel the call itself.
+// detachCall lets a runtime call continue in the background, and returns true. The argument call is the context of the
+// runtime call. After detachedTimeout, cancel is called, which ends this context. If maxDetached calls already continue in
+// the background, detachCall returns false, and the caller must cancel the call itself.
 func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
 	case e.detached <- struct{}{}:

@@ -69,9 +69,9 @@ func (w *writer) listDir() (*listing, error) {
 	}
 }
 
-// isLastBlock reports whether the directory has no entries after the block that was read last. used is the length of that
-// block in bytes: the block is the last if it has room for another entry. On a file system that returns partial blocks, the
-// result can be wrong. A later Write then finds the remaining entries.
+// isLastBlock reports whether the directory has no entries after the block that was read last. The argument used is the
+// length of that block in bytes. The block is the last if w.buf still has room for another entry. Some file systems return
+// partial blocks, and the result is then wrong: the next Write finds the remaining entries.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
 // addName adds a directory entry with this name and type to the list. It returns true if the name is a file or directory of

@@ -47,9 +47,9 @@ func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *op
 	return op, nil
 }
 
-// markFinal wraps err in a [volume.FinalError]. err is the error of an operation that has not called its driver. If
-// the function exists reports that an earlier operation may have left the volume on the node, markFinal returns err
-// unwrapped.
+// markFinal wraps err, the error of an operation that has not called its driver, in a [volume.FinalError]. It returns err
+// unwrapped if an earlier operation may have left the volume on the node. This is the case for an update, for a recovered
+// volume, or if exists(vol) returns true or an error.
 func markFinal(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
 	if vol.Update || vol.Recovered {
 		return err

@@ -98,7 +98,7 @@ func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	}
 }
 
-// runTasks runs tasks of w in the calling goroutine until no task remains or w is stopped.
+// runTasks runs tasks of the walk in the calling goroutine until no task remains or the walk is stopped.
 func (w *walk) runTasks() {
 	buf := make([]byte, dirent.BufferSize)
 	for {

@@ -61,9 +61,9 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// changeEntry corrects group and mode of an entry of the directory, and reports whether that was necessary. likely is the
-// caller's guess of the result. If it is false, changeEntry checks the attributes before it opens the file, which saves
-// system calls for a correct file.
+// changeEntry corrects group and mode of an entry of the directory, and reports whether that was necessary. The argument
+// likely is the caller's guess whether a correction is necessary. If likely is false, changeEntry checks the attributes
+// before it opens the file, which saves system calls for a correct file.
 func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bool) {
 	if !likely || dir.guarded {
 		var st unix.Statx_t

@@ -127,7 +127,8 @@ func (c *pluginCheck) stageDevice(vol volume.Volume) {
 	c.Succeed(c.Plugin.(volume.Stager).Stage(c.Context(), vol), ruleStage, "Stage")
 }
 
-// checkUnstage calls Unstage, and checks that the staging directory is removed. A failure of the check quotes rule.
+// checkUnstage calls Unstage, and checks that the staging directory is removed. If a check fails, the test failure cites the
+// argument rule.
 func (c *pluginCheck) checkUnstage(rule string) {
 	c.Helper()
 	v := c.recordedVolume()
@@ -169,7 +170,8 @@ func (c *pluginCheck) checkSetUp() volume.Mount {
 	return m
 }
 
-// checkTearDown calls TearDown, and checks that the directory of the volume is removed. A failure of the check quotes rule.
+// checkTearDown calls TearDown, and checks that the directory of the volume and the pod's directory of plugins are removed.
+// If a check fails, the test failure cites the argument rule.
 func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Helper()
 	c.Succeed(c.Plugin.TearDown(c.Context(), vol), rule, "TearDown")

@@ -5,8 +5,8 @@ package usage
 
 import "slices"
 
-// capacityFamily returns a metric about the capacity of the machine's file systems. It has a series with the value read(m)
-// for each file system m.
+// capacityFamily returns a metric about the capacity of the machine's file systems, with one series per measured file
+// system. The function read returns the value for a file system.
 func capacityFamily(name, help string, read func(m *mountedFS) uint64) family {
 	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
@@ -25,8 +25,8 @@ func diskFamily(name, kind, help string, read func(counts *[11]uint64) float64) 
 	}}
 }
 
-// writeDisks writes one series per file system of the machine. read(counts) computes its value from the counters of the
-// disk. It skips the device labels in written, for which the caller has written a series already.
+// writeDisks writes one series per file system of the machine. The function read computes the value from the counters of the
+// disk. It omits a file system whose device label is in written, because the caller has already written that series.
 func (e *emitter) writeDisks(row *cgroupRow, read func(counts *[11]uint64) float64, written []string) {
 	for i := range row.mounts {
 		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {

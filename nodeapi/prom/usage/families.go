@@ -163,9 +163,9 @@ func memoryFamilies() []family {
 	}
 }
 
-// deviceFamily returns a metric with one series per cgroup and block device. The function read returns the value for a device.
-// The root cgroup of some disks has no counters. If ofDisk is not nil, it computes their values from the counters of the disk in
-// /proc/diskstats.
+// deviceFamily returns a metric with one series per cgroup and block device. The function read returns the value for a
+// device. In the root cgroup, the kernel has no counters for some disks. For these disks the function ofDisk computes the
+// value from the counters in /proc/diskstats. If ofDisk is nil, such disks have no series.
 func deviceFamily(name, help string, read func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
