@@ -28,8 +28,8 @@ import (
 // eviction.Policy.Decide, in the order of time and in the goroutine of its caller. It starts no goroutines, needs no bubble, and simulates an
 // hour of a node in a fraction of the time of a [Node], which runs package agent itself. Both have the same events: a test compares them.
 //
-// A Loop has no API server, and its pods have no lifecycle hooks, config maps, secrets or resource claims. It does not resize pods in place and
-// preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run in parallel.
+// A Loop has no API server, config maps and secrets: the environment of containers is ignored, and pods with lifecycle hooks or resource claims
+// are refused. It does not resize pods in place and preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run in parallel.
 type Loop struct {
 	ctx     context.Context //nolint:containedctx // of NewLoop: for the calls of its methods
 	options Options
@@ -173,9 +173,9 @@ func (l *Loop) addPod(pod *corev1.Pod) error {
 
 // checkSimulated returns an error if pod needs a feature that a Loop does not simulate.
 func checkSimulated(pod *corev1.Pod) error {
-	for i := range pod.Spec.Containers {
-		if pod.Spec.Containers[i].Lifecycle != nil {
-			return fmt.Errorf("container %s has lifecycle hooks, which a Loop does not run", pod.Spec.Containers[i].Name)
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		if c.Lifecycle != nil && (c.Lifecycle.PreStop != nil || c.Lifecycle.PostStart != nil) {
+			return fmt.Errorf("container %s has lifecycle hooks, which a Loop does not run", c.Name)
 		}
 	}
 	if len(pod.Spec.EphemeralContainers)+len(pod.Spec.SchedulingGates) > 0 {

@@ -74,7 +74,12 @@ type loopPod struct {
 
 // startPod starts a pod that the API server has bound to the node.
 func (l *Loop) startPod(pod *corev1.Pod) {
-	run := replaceProbes(pod)
+	run := simulatedPod(pod)
+	for _, list := range [][]corev1.Container{run.Spec.InitContainers, run.Spec.Containers} {
+		for i := range list {
+			list[i].Env, list[i].EnvFrom = nil, nil // of objects that a Loop does not have
+		}
+	}
 	p := &loopPod{loop: l, id: identity(run), pod: run, cgroup: podCgroup(run), stopped: map[string]bool{}}
 	l.pods = append(l.pods, p)
 	l.byUID[p.id.UID] = p

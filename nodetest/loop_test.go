@@ -4,6 +4,7 @@
 package nodetest_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,6 +134,11 @@ func requireSameLog(t *testing.T, want, got nodetest.Log) {
 		m := map[string]nodetest.Log{}
 		for _, e := range l {
 			m[e.Pod] = append(m[e.Pod], e)
+		}
+		for _, list := range m { // the goroutines of a node act in any order at one instant
+			slices.SortStableFunc(list, func(a, b nodetest.Entry) int {
+				return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Reason, b.Reason))
+			})
 		}
 		return m
 	}

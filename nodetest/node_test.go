@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/nodetest"
@@ -209,4 +210,25 @@ func TestSimulateReturnsPanicsAndErrors(t *testing.T) {
 	require.ErrorContains(t, nodetest.Simulate(func(context.Context) error { panic("bad luck") }), "panic: bad luck")
 	require.ErrorContains(t, nodetest.Simulate(func(context.Context) error { return errors.New("no") }), "no")
 	require.NoError(t, nodetest.Simulate(func(context.Context) error { time.Sleep(time.Hour); return nil }))
+}
+
+// Volumes of all kinds are not mounted; an emptyDir that grows beyond its size limit is an eviction.
+func TestPodsWithVolumesRun(t *testing.T) {
+	play := func(t *testing.T, n simulated) {
+		pod := nodetest.NewPod("db", nodetest.Resources{}, "volume/data=ramp(0,1Gi,1m)")
+		pod.Spec.Volumes = []corev1.Volume{
+			{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: new(resource.MustParse("512Mi"))}}},
+			{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "none"}}}},
+		}
+		pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "config", MountPath: "/config"}}
+		require.NoError(t, n.Add(pod))
+		n.Advance(time.Minute)
+		evicted := n.Log().Match("default/db", nodetest.KindEvent, "Evicted")
+		require.Len(t, evicted, 1, "%s", n.Log())
+		assert.Equal(t, `Usage of EmptyDir volume "data" exceeds the limit "512Mi". `, evicted[0].Message)
+	}
+	l, err := nodetest.NewLoop(t.Context(), nodetest.Options{})
+	require.NoError(t, err)
+	play(t, l)
+	synctest.Test(t, func(t *testing.T) { play(t, nodetest.New(t, nodetest.Options{})) })
 }

@@ -58,28 +58,25 @@ func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	if found, ok := n.pods.Load(string(pod.UID)); ok && found.(*podPair).listed == pod {
 		return found.(*podPair).run
 	}
-	run := replaceProbes(pod)
+	run := simulatedPod(pod)
 	n.pods.Store(string(pod.UID), &podPair{listed: pod, run: run})
 	return run
 }
 
-// replaceProbes returns a pod whose probes are exec probes, which its behavior answers. The command is the kind of the probe: "http",
-// "tcp" or "grpc".
-func replaceProbes(pod *corev1.Pod) *corev1.Pod {
-	changed := false
+// simulatedPod returns a copy of a pod without the parts that a simulated container has no use for: its volumes are not mounted, and its probes
+// are exec probes, which its behavior answers. The command of such a probe is its kind: "http", "tcp" or "grpc".
+func simulatedPod(pod *corev1.Pod) *corev1.Pod {
 	copied := pod.DeepCopy()
 	for _, list := range [][]corev1.Container{copied.Spec.InitContainers, copied.Spec.Containers} {
 		for i := range list {
 			c := &list[i]
+			c.VolumeMounts, c.VolumeDevices = nil, nil
 			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 				if p != nil && p.Exec == nil {
-					p.ProbeHandler, changed = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{probeKind(p)}}}, true
+					p.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{probeKind(p)}}}
 				}
 			}
 		}
-	}
-	if !changed {
-		return pod
 	}
 	return copied
 }
