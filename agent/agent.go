@@ -189,7 +189,7 @@ func (a *Agent) closeRuntime() error {
 // Reconciler returns the engine that starts and stops the containers of pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
 
-// Evictor returns the engine that evicts pods. It is nil without eviction thresholds, and if there are neither cgroups nor Options.Measurer.
+// Evictor returns the engine that evicts pods. It is nil if there are no eviction thresholds, or neither cgroups nor Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
 // Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates clients. It is nil if enableServer is false.

@@ -69,8 +69,9 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 }
 
 // reservePodRead takes one GET request from the read budget of the pod that refers to the object with this key. If no listed
-// pod does, the namespace has a budget. pod is the name of this pod or namespace. wait is the delay before the request; if
-// it is not zero, the caller must decrement budget.waiting after it. ok is false if the delay would be too long.
+// pod refers to the object, it uses the budget of the namespace. pod is the key of that pod, or the namespace. wait is the
+// delay before the request. After a delay that is not zero, the caller must decrement budget.waiting. ok is false if the
+// delay would be too long.
 func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, budget *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

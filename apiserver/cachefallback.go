@@ -66,7 +66,7 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 }
 
 // addReferencedFiles adds to files the names of the cache files that the pods need for their volumes and runtime classes.
-// They contain claims, persistent volumes, CSI drivers, volume attachments, runtime classes, and secrets of volumes.
+// These files contain claims, persistent volumes, CSI drivers, volume attachments, runtime classes, and secrets of volumes.
 func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) {
 	for _, pod := range pods {
 		if class := pod.Spec.RuntimeClassName; class != nil {

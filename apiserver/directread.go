@@ -47,8 +47,9 @@ func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	return unknown < maxPodWatches
 }
 
-// setReferences stores referenced, the objects that the listed pods refer to now; nil means unchanged. It deletes unused
-// read budgets, and the records of failed reads of all other objects. The caller holds w.mu.
+// setReferences replaces the set of objects that the listed pods refer to; nil leaves the set unchanged. It deletes the
+// records of missing objects that are not in the new set. It also deletes read budgets that are full. The caller holds
+// w.mu.
 func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
 	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
 	if referenced == nil {

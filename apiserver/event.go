@@ -151,7 +151,7 @@ const (
 )
 
 // recordIfNew reports whether an event with this error text must be recorded for the pod with this UID. If so, it stores the
-// text, and returns false for it during the next five minutes.
+// text. During the next five minutes it then returns false for this text.
 func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	hash := sha256.Sum256([]byte(text))
 	if was, ok := t.entries[uid]; ok && was.hash == hash && now.Sub(was.at) < refusalRepeatAfter {

@@ -85,8 +85,8 @@ func checkPod(pod *corev1.Pod, node string) error {
 	return nil
 }
 
-// withAPISource returns the pod with the source annotation "api" and without managed fields. If this needs no change, it
-// returns the pod itself, otherwise a shallow copy.
+// withAPISource returns the pod with the source annotation "api" and without managed fields. If the pod already has this
+// form, it returns the pod itself, otherwise a shallow copy.
 func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
 		return pod

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// applyAction sends the requests of an action, which concerns one pod name: it deletes the present mirror pod, creates a new
-// mirror pod, or does first one and then the other.
+// applyAction sends the requests of an action, which concerns one pod name. It first deletes the mirror pod action.Delete,
+// and then creates the mirror pod action.Create. Each of them may be nil.
 func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	pods := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace)
 	if mirror := action.Delete; mirror != nil {

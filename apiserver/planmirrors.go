@@ -167,8 +167,8 @@ func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 
 type referenceFinder struct{ errs field.ErrorList }
 
-// checkField adds an error for the field at path if set is true. objects is the text for the API objects that the field
-// refers to.
+// checkField adds an error for the field at path if set is true. objects is the part of the error text that names the API
+// objects to which the field refers.
 func (r *referenceFinder) checkField(set bool, path *field.Path, objects string) {
 	const enough = 10
 	if set && len(r.errs) < enough {

@@ -60,8 +60,8 @@ func newPods(source *Source) *Pods {
 }
 
 // comparePods orders pods by importance: pods that may run, then pods in a terminal phase that are being deleted, then other
-// pods in a terminal phase. Of two equally important pods, the older pod comes first, so that a new pod displaces no running
-// pod from a full table.
+// pods in a terminal phase. Of two equally important pods, the older pod comes first. If the store is full, it drops the
+// last pods in this order, so that a new pod displaces no running pod.
 func comparePods(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
@@ -207,7 +207,7 @@ func (p *Pods) isSynced() bool { return p.store.Synced() }
 // Err returns the error of the last request, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// getObject returns the watched pod with this name, which may be a mirror pod. Except in a mirror pod, its annotation
+// getObject returns the watched pod with this name, which may be a mirror pod. If it is no mirror pod, its annotation
 // kubernetes.io/config.source is "api". The pod is shared and must not be changed.
 func (p *Pods) getObject(namespace, name string) (pod *corev1.Pod, exists bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))

@@ -76,7 +76,7 @@ func markUnavailable(err error) error {
 // unavailableError is the error of a read while the API server is unavailable.
 type unavailableError struct{ error }
 
-// Unanswered returns true, so that package volume retries soon.
+// Unanswered returns true: the API server has not answered the request. After such an error, package volume retries soon.
 func (unavailableError) Unanswered() bool { return true }
 
 // Unwrap returns the cause.

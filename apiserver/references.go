@@ -69,8 +69,8 @@ func (r podReferences) addVolumeSecret(name string) {
 	r.addReference(r.secrets, name, r.volumeCounts[kindSecret] <= maxPodWatches)
 }
 
-// addReference records in objects that the pod refers to the named object. watchable is true if this reference permits a
-// watch of the object. An object can be watched if any reference to it is watchable.
+// addReference records in objects that the pod refers to the object with this name. If watchable is true, this reference
+// permits a watch of the object. An object can be watched if at least one reference to it is watchable.
 func (r podReferences) addReference(objects map[string]reference, name string, watchable bool) {
 	key := kubeapi.Key(r.namespace, name)
 	reference, known := objects[key]

@@ -59,8 +59,8 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 	return at
 }
 
-// storePace stores the time of the last report and the next delay for a controller and a reason, which are the key. If there
-// are already maxRejectionPaces entries, it deletes the oldest.
+// storePace stores the pace of the rejected pods of one controller and reason: the time of the last report, and the delay
+// before the next report. If there are already maxRejectionPaces paces, it deletes the pace with the oldest report.
 func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}

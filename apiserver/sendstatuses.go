@@ -75,8 +75,10 @@ func sendOrder(result *result) time.Time {
 }
 
 // podViews returns the views of the pods that may need a request, by UID. A view is the state of a pod at the API server and
-// in the agent. released contains the UIDs of the pods whose resources are released. mayRun is true if some pod is being
-// deleted at the API server and may still run, although the agent does not list it.
+// in the agent. released contains the UIDs of the pods whose resources are released. podViews deletes the records of all
+// pods that have no view and no request in flight.
+//
+// If the agent does not list a pod that is being deleted at the API server, and that may still run, mayRun is true.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -130,9 +132,9 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// finishPass ends a pass of sendDue over all pods. If no pod has unsent changes (pending is zero), it wakes the callers of
-// Flush that were waiting when the pass started; waited is their number. Entries of released are kept for the next pass if
-// their pods are in views.
+// finishPass ends a pass of sendDue over all pods. pending is the number of pods with unsent changes. If it is zero,
+// finishPass wakes the callers of Flush that were waiting when the pass started; waited is the number of these callers. For
+// the next pass it keeps the UIDs in released that are also in views.
 func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

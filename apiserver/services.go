@@ -90,8 +90,8 @@ func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*c
 	return serviceObjects(namespace, found), nil
 }
 
-// cachedServices returns the services of a namespace in the cache on disk. ok is false if there is no entry for the
-// namespace, or if the API server is available.
+// cachedServices returns the services of a namespace from the cache on disk. It uses the cache only while the API server is
+// unavailable: otherwise, and if there is no entry for the namespace, ok is false.
 func (s *serviceTable) cachedServices(namespace string) (cached []service, ok bool) {
 	found, ok := s.cache.getServices(namespace)
 	if !ok || !isUnavailable(s.table.Status().Err) {
@@ -115,7 +115,8 @@ func serviceObjects(namespace string, found []service) []*corev1.Service {
 	return list
 }
 
-// notSyncedError returns the error that a table has not received its first list yet. The error contains the cause in status.
+// notSyncedError returns the error for a read from a table that has not received its first list yet. The error wraps the
+// cause in status, if there is one.
 func notSyncedError(status kubeapi.Status) error {
 	if status.Err != nil {
 		return fmt.Errorf("they are not listed yet: %w", markUnavailable(status.Err))

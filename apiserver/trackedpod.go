@@ -119,11 +119,11 @@ func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
 	return t.response
 }
 
-// planRequest returns the request that the pod needs now. If the pod needs none, req is empty, and next is when to check
-// again; zero means only after a change.
+// planRequest returns the request that the pod needs now. If the pod needs no request, req is empty, and next is the time
+// of the next check. Zero means that the next check follows a change.
 //
-// err is not nil if the agent's status contradicts its previous status. The request then contains only the valid changes.
-// The limiter delays the statuses of rejected pods, unless flushing is true.
+// err is not nil if the agent's status contradicts its previous status. The patch in req then contains only the valid
+// changes of the status. The limiter delays the statuses of rejected pods, unless flushing is true.
 func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
 	if t.busy || t.deleted || view.api == nil {
 		return request{}, time.Time{}, nil
@@ -178,8 +178,8 @@ type plannedUpdate struct {
 	err    error // the status contradicts the previous one
 }
 
-// planUpdate returns the update that changes the status of base to status. It keeps the update for the next call: a pod that waits for its
-// turn is planned again at each response for another pod, and encoding its status takes most of the time of a pass.
+// planUpdate returns the update that changes the status of base to status. It stores the update for the next call with equal pointers,
+// because encoding a status takes most of the time of a pass. Each response starts a pass, which plans all waiting pods again.
 func (t *trackedPod) planUpdate(base *corev1.Pod, status *corev1.PodStatus, now time.Time) (statuspatch.Update, error) {
 	if t.planned.base != base || t.planned.status != status {
 		t.planned = plannedUpdate{base: base, status: status}
@@ -203,8 +203,9 @@ func (t *trackedPod) recheckTime() time.Time {
 	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
-// repeatTime returns when the patch may be sent. This is now, unless the API server has already accepted an equal patch:
-// then the server does not keep the value, or another client reverts it. Each such repetition is delayed further.
+// repeatTime returns the time at which the patch may be sent. This is now, unless the API server has accepted an equal
+// patch before. In that case the API server does not keep the value, or another client reverts it, and each repetition is
+// delayed further.
 func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now

@@ -19,8 +19,9 @@ func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	return slices.DeleteFunc(devices, IODevice.isIdle), nil
 }
 
-// appendBlkio adds the counters in content, a file with lines such as "8:0 Read 4096", to devices. The function field
-// returns the counter for the operation of a line, or nil to skip the line. The argument kind names the file in errors.
+// appendBlkio adds the counters in content to devices. A line of content has the form "8:0 Read 4096". The function field
+// returns the counter for an operation such as "Read"; if it returns nil, the line is skipped. kind is the name of the file
+// for errors.
 func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
 	s := scanner{kind: kind, rest: content}
 	for s.nextLine() {

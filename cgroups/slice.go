@@ -87,7 +87,7 @@ func (p Path) Slice() (string, error) {
 
 // ParseSystemd returns the path of a systemd slice. The argument is the unit name, or the directory in the format of
 // [Path.Systemd]. The names "/", "-.slice" and "" stand for the root. It returns an error for another type of unit, such as
-// a scope, and for a directory that is not the slice's own.
+// a scope. It also returns an error if the slice belongs in another directory.
 func ParseSystemd(name string) (Path, error) {
 	dirs := strings.TrimPrefix(name, "/")
 	if dirs == "" || dirs == "-"+sliceSuffix {

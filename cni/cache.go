@@ -58,8 +58,8 @@ func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) er
 }
 
 // isDetached reports whether an attachment no longer exists after DEL has returned err. Some plugins fail if the namespace
-// or an object is missing, although the CNI specification requires success. The path netns of the namespace is empty if the
-// namespace was removed.
+// or an object is missing, although the CNI specification requires success. netns is the path of the network namespace; it
+// is empty if the namespace was removed.
 func isDetached(err error, netns string) bool {
 	if err == nil {
 		return true

@@ -121,8 +121,9 @@ func runPlugin(ctx context.Context, path string, stdin []byte, environ []string)
 	return nil, err // the plugin was not started
 }
 
-// parsePluginError returns the CNI error that a failed plugin has printed to stdout. The argument ended is its exit error.
-// If stdout contains no CNI error, it is not part of the result, because it may be a configuration with secrets.
+// parsePluginError returns the CNI error that a failed plugin has printed to stdout. If stdout contains no CNI error, it
+// returns an error with stderr and with ended, the exit error of the plugin. That error omits stdout, which may be a
+// configuration with secrets.
 func parsePluginError(ended error, stdout, stderr []byte) error {
 	if len(stdout) == 0 {
 		return fmt.Errorf("exited with %w and no error message%s", ended, quoteStderr(stderr))

@@ -121,8 +121,9 @@ func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	return n, nil
 }
 
-// appendPlugins returns a copy of list with additional plugins, whose configurations come from files of their own. The copy
-// is complete, and is stored in the record of an attachment. DEL then need not read these files.
+// appendPlugins returns a copy of list that also contains the plugins with the configurations in more, which come from
+// files of their own. If more is empty, it returns list itself. The record of an attachment contains the whole result, so
+// that DEL need not read these files.
 func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
 	if len(more) == 0 {
 		return list, nil

@@ -132,8 +132,8 @@ func (p *Plugins) Del(ctx context.Context, network *Network, attachment Attachme
 	return newError("DEL", network, attachment, err)
 }
 
-// Check returns an error if the attachment has changed since ADD. Networks with a CNI version below 0.4.0 do not support
-// this, and the result is nil.
+// Check returns an error if the attachment has changed since ADD. For a network with a CNI version below 0.4.0, which has
+// no command CHECK, it returns nil.
 func (p *Plugins) Check(ctx context.Context, network *Network, attachment Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Check)
 	defer cancel()
@@ -148,7 +148,8 @@ func (p *Plugins) Check(ctx context.Context, network *Network, attachment Attach
 }
 
 // GC makes the plugins of network free the resources of all attachments that are missing in valid. The list valid must be
-// complete. Before that, libcni runs DEL for each of these attachments in its cache. GC requires CNI version 1.1.0.
+// complete. First, libcni runs DEL for each attachment in its cache that is missing in valid. GC requires CNI version
+// 1.1.0.
 func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.GC)
 	defer cancel()

@@ -65,7 +65,7 @@ func newRecord(pod Pod, networks []*Network) (*record, error) {
 	return r, nil
 }
 
-// interfaceName returns the name of a pod's interface in its network number i, counted from zero.
+// interfaceName returns the name of a pod's interface in the pod's network with the index i: eth0 for the first network.
 func interfaceName(i int) string { return fmt.Sprintf("eth%d", i) }
 
 // parseRecord parses the content of a sandbox's record file. It returns an error if the record is invalid, or is the record

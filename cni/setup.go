@@ -136,8 +136,8 @@ func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
 }
 
 // findAttachments returns the attachments of a sandbox from its record. If the record is missing or damaged, it returns the
-// attachments in libcni's cache, which contains all that ADD has returned successfully. In case of a damaged record, the
-// result is usable, and damaged is the error.
+// attachments in libcni's cache, which contains the result of each successful ADD. damaged is the error of a damaged
+// record; the other results are valid nevertheless.
 func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged, err error) {
 	path := ""
 	if p.namespaces.Pinned(sandbox) {

@@ -204,8 +204,8 @@ func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
 	return o
 }
 
-// shrink returns simpler data for which the results still differ. It removes parts of data or replaces them by zeros as long
-// as possible.
+// shrink returns simpler data for which the results still differ. It removes parts of data or replaces them by zeros, until
+// the results are equal after each further step.
 func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	fails := func(data []byte) bool { return c.compare(data).exception == different }
 	for again := true; again; {

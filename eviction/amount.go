@@ -22,7 +22,8 @@ type Amount struct {
 }
 
 // Of returns a as a number, for a resource with this capacity. This is Absolute if it is not zero, otherwise Fraction
-// multiplied by capacity. The largest result is 2^63-1. Fraction has only 32 bits, as in the kubelet.
+// multiplied by capacity. A result outside the range of int64 becomes the nearest int64. Fraction has the precision of a
+// float32, as in the kubelet.
 func (a Amount) Of(capacity int64) int64 {
 	if a.Absolute != 0 {
 		return a.Absolute

@@ -155,8 +155,8 @@ func (p *parser) parseThresholds(field string, texts map[string]string) (list []
 	return list
 }
 
-// parseAmounts returns the parsed amounts by signal. The argument field names the map of texts in errors. Invalid texts are
-// omitted, and an error is recorded for each.
+// parseAmounts returns the parsed amounts by signal. field is the name of the configuration field for errors. Invalid texts
+// are omitted, and an error is recorded for each.
 func (p *parser) parseAmounts(field string, texts map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
 	values := make(map[Signal]Amount, len(texts))
 	for _, s := range p.parseSignals(field, texts) {

@@ -68,8 +68,9 @@ type bootstrap struct {
 	discardStored bool // the key of the stored certificate must not be used: a request with it was refused
 }
 
-// newBootstrap opens the certificate store. reason tells why the kubeconfig is unusable, so that a certificate is required.
-// It is nil if the kubeconfig is usable.
+// newBootstrap opens the certificate store. If the kubeconfig is unusable, a certificate must be requested, and reason
+// tells why the kubeconfig is unusable. If it is usable, reason is nil. Without a bootstrap kubeconfig, a kubeconfig that
+// cannot be loaded is an error.
 func newBootstrap(opts ClientOptions) (b *bootstrap, reason, err error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, nil, err

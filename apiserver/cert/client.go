@@ -107,8 +107,8 @@ func (c *Client) openStore() (err error) {
 }
 
 // loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes
-// a new kubeconfig and returns it. This has the cluster of the bootstrap kubeconfig and the client certificate file of the
-// store.
+// and returns a new kubeconfig. The new kubeconfig has the cluster of the bootstrap kubeconfig and the client certificate
+// file of the store.
 func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if opts.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(opts.Kubeconfig)
@@ -142,9 +142,9 @@ func checkKubeconfig(path string, now time.Time) (reason, err error) {
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// findCertificate returns the certificate in the store. If this is missing or has expired, findCertificate stores and
-// returns the certificate in the kubeconfig, and force is true: that certificate must be replaced at once, because it may
-// have more rights than a node needs.
+// findCertificate returns the certificate in the store. If the stored certificate is missing or has expired, it stores and
+// returns the certificate in the kubeconfig, and force is true. Run must replace that certificate at once, because it may
+// have more rights than a node needs. If both certificates are missing or have expired, pair is nil.
 func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {

@@ -90,7 +90,8 @@ func ExplainError(config *rest.Config, err error) error {
 	return err
 }
 
-// credentialsOf returns, for error texts, the name of the config field with the credentials, and its file.
+// credentialsOf returns a text for errors that names the config field with the credentials. If the credentials are in a
+// file, the text also contains its path.
 func credentialsOf(config *rest.Config) string {
 	switch {
 	case config.CertFile != "" || len(config.CertData) > 0:
@@ -105,8 +106,8 @@ func credentialsOf(config *rest.Config) string {
 	return "user: there are no credentials"
 }
 
-// sourceOf returns, for error texts, where a certificate or key comes from. This is name with the suffix "-data" if it is
-// inline, and name with the file otherwise.
+// sourceOf returns a text for errors that names the source of a certificate or key. name is its field in the kubeconfig,
+// for example "client-key". The text is "client-key-data" for inline data, and "client-key PATH" for a file.
 func sourceOf(file string, inline bool, name string) string {
 	switch {
 	case inline:

@@ -45,8 +45,8 @@ type rotationBase struct {
 	hooks  Hooks
 }
 
-// setDefaults sets all fields except the store. If log is nil, messages are discarded. If random is nil, [rand.Float64] is
-// used.
+// setDefaults sets all fields of c except the certificate store. If log is nil, messages are discarded. If random is nil,
+// [rand.Float64] is used.
 func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, random func() float64) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -75,11 +75,11 @@ type cpuShare struct {
 // phases is the number of parts of a quota period. In each part all rates are constant.
 const phases = 20
 
-// dividePeriod computes the shares of all cgroups and processes in one quota period, part by part: a cgroup runs until its quota is
-// used up, and others get its CPUs then.
+// dividePeriod computes the CPU shares of all cgroups and processes in one quota period. When the quota of a cgroup is used up,
+// other cgroups get its CPUs until the period ends.
 //
-// A cgroup that was throttled at the end of the last period first runs for a tick of the scheduler before all others, which have not
-// waited. Which cgroups these are is the result of a first division without such a tick.
+// A cgroup that was throttled at the end of the last period has waited longer than the others. It therefore runs before them for the
+// first tick of the scheduler. A first division without this tick determines which cgroups are throttled.
 func (t *Tree) dividePeriod() {
 	t.root.sumDemand(t.numCPU(), t.opts.Mode, false)
 	t.dividePhases(0)
@@ -89,8 +89,8 @@ func (t *Tree) dividePeriod() {
 	}
 }
 
-// dividePhases adds the rates of all phases of a period to the shares. In the first part of the period, of the length head, cgroups that
-// resume run before all others.
+// dividePhases computes the rates in all phases of a quota period, and adds the used CPU time to the shares. In an additional first
+// phase, cgroups that resume run before all others. head is the length of this phase, in periods; zero omits the phase.
 func (t *Tree) dividePhases(head float64) {
 	t.root.cpu.rate = 0
 	for phase := range phases + 1 {
@@ -112,8 +112,8 @@ func (t *Tree) dividePhases(head float64) {
 	}
 }
 
-// markResumed sets resumes of n and its descendants: a cgroup that was throttled, and one all of whose threads are in such cgroups. It
-// reports whether there is any.
+// markResumed sets the field resumes of n and its descendants, and reports whether at least one of them resumes. A cgroup resumes if
+// it was throttled, or if all its threads are in children that resume.
 func (n *node) markResumed() (found bool) {
 	n.resumes = n.cpu.throttled > 0
 	waiting := 0.0
@@ -127,8 +127,9 @@ func (n *node) markResumed() (found bool) {
 	return found || n.resumes
 }
 
-// sumDemand computes weight, threads and wanted of n, its descendants and their processes, on a machine with this many CPUs. frozen
-// means that an ancestor is frozen.
+// sumDemand initializes the CPU shares of n, its descendants and their processes: the weight, the number of runnable threads, and
+// the rate without competition. cpus is the number of CPUs of the machine. If frozen is true, an ancestor of n is frozen, and all
+// processes of n have no demand.
 func (n *node) sumDemand(cpus float64, mode Mode, frozen bool) {
 	frozen = frozen || n.frozen
 	s := cpuShare{weight: n.limits.cpuWeight(mode), left: -1}
@@ -154,8 +155,8 @@ func (n *node) sumDemand(cpus float64, mode Mode, frozen bool) {
 	n.cpu = s
 }
 
-// limitRates computes the highest rates of n, its descendants and their processes in a phase of this length: no cgroup uses more than
-// what is left of its quota.
+// limitRates computes the highest rates of n, its descendants and their processes in a phase of a quota period. A cgroup uses at most
+// the rest of its quota in the phase. length is the length of the phase, in periods.
 func (n *node) limitRates(length float64) {
 	var sum float64
 	for _, pr := range n.procs {
@@ -173,7 +174,8 @@ func (n *node) limitRates(length float64) {
 	}
 }
 
-// exhausts reports whether n or a descendant uses its quota up in the given part of a period, at the present rates.
+// exhausts reports whether n or a descendant uses up its quota in the rest of the period, at the present rates. rest is its
+// length, in periods.
 func (n *node) exhausts(rest float64) bool {
 	if n.cpu.left >= 0 && n.cpu.rate > 0 && n.cpu.rate*rest > n.cpu.left+negligible {
 		return true
@@ -181,8 +183,9 @@ func (n *node) exhausts(rest float64) bool {
 	return slices.ContainsFunc(n.children, func(c *node) bool { return c.exhausts(rest) })
 }
 
-// spend adds a part of a period at the present rates to the shares of n, its descendants and their processes. phase is the length of the
-// phase for which the rates were limited.
+// spend makes n, its descendants and their processes run at their present rates for a part of the quota period. It adds the CPU time to
+// their shares and subtracts it from their quotas. length is the length of this part, in periods. phase is the length of the phase for
+// which limitRates has limited the rates.
 func (n *node) spend(length, phase float64) {
 	s := &n.cpu
 	if s.left >= 0 && s.threads > 0 {
@@ -203,8 +206,8 @@ func (n *node) spend(length, phase float64) {
 	}
 }
 
-// throttledRate returns the rate at which a cgroup runs before it is throttled. If that is unknown, because the quota is used up in
-// the first phase, it is the rate without competition.
+// throttledRate returns the rate at which the cgroup runs until its quota is used up. This is the rate in the last phase in which
+// the quota did not limit the cgroup. If there is no such phase, it is the rate without competition.
 func (s *cpuShare) throttledRate() float64 {
 	if s.free > 0 {
 		return s.free
@@ -229,7 +232,8 @@ func (l *limits) cpuWeight(mode Mode) float64 {
 // resumeFactor is the factor for the weight of a cgroup that runs before all others.
 const resumeFactor = 1e6
 
-// divideCPU divides the rate of cgroup among its children and processes. With resume, children that resume come first.
+// divideCPU divides the rate of cgroup among its processes and children, and so on down the tree. If resume is true, the
+// children that resume get their CPU time before all others.
 func divideCPU(cgroup *node, resume bool) {
 	shares := make([]*cpuShare, 0, len(cgroup.procs)+len(cgroup.children))
 	for _, pr := range cgroup.procs {
@@ -255,8 +259,8 @@ func divideCPU(cgroup *node, resume bool) {
 	}
 }
 
-// divideFairly sets the rates of all shares: capacity in proportion to the priorities, but at most the limit of each. The unused part of a
-// limited share is divided among the remaining shares again.
+// divideFairly sets the rate of each share. It divides the capacity in proportion to the priorities of the shares. The rate of a share is
+// at most its limit; the rest is divided among the remaining shares.
 func divideFairly(shares []*cpuShare, capacity float64) {
 	order := slices.Clone(shares)
 	slices.SortStableFunc(order, func(a, b *cpuShare) int {
@@ -282,8 +286,8 @@ func divideFairly(shares []*cpuShare, capacity float64) {
 // negligible is a difference between two rates that rounding explains.
 const negligible = 1e-9
 
-// countCPU adds CPU time, quota periods and throttling of the duration d to the counters of n and its descendants, on a machine with
-// this many CPUs. It returns the added CPU time of n in nanoseconds.
+// countCPU adds CPU time, quota periods and throttling to the counters of n and its descendants, for the duration d. cpus is the
+// number of CPUs of the machine. It returns the CPU time that n and its descendants have used, in nanoseconds.
 func (n *node) countCPU(d time.Duration, cpus float64) (used uint64) {
 	for _, pr := range n.procs {
 		used += uint64(math.Round(pr.cpu.got * float64(d)))

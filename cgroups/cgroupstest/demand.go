@@ -19,9 +19,9 @@ type Demand struct {
 	Tasks  int   // itself, its threads and its children: at least one
 }
 
-// SetDemand sets the demand of the process with this PID, and gives it the tasks and the memory that its limits allow in the time during: above
-// memory.high the kernel delays each allocation. met reports whether the process has all of its tasks and memory; a limit of tasks is no error.
-// Errors are those of [Tree.SetMemory].
+// SetDemand sets the demand of the process with this PID. The process gets the tasks that its limits allow, and the memory that it can allocate
+// in the time during. Above memory.high, the kernel delays each allocation. met reports whether the process has all of its tasks and memory. It
+// is no error if pids.max is reached. Errors are those of [Tree.SetMemory].
 func (t *Tree) SetDemand(pid int, d Demand, during time.Duration) (met bool, err error) {
 	if err := errors.Join(checkCPUs(d.CPUs), checkBytes(d.Memory), checkTasks(d.Tasks)); err != nil {
 		return false, fmt.Errorf("process %d: %w", pid, err)

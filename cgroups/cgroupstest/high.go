@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// growthDuring returns a function for resizeMemory that returns how much memory a process can allocate during the time d. Above memory.high
-// the kernel delays each allocation, so that the process grows only slowly. The delay counts as stall time in memory.pressure, some and full.
+// growthDuring returns the argument limit of resizeMemory for a process that grows during the time d. In V2 the kernel delays each allocation
+// above memory.high, so that the process grows only slowly. The delay counts as stall time in memory.pressure. In V1 there is no delay.
 func (t *Tree) growthDuring(d time.Duration) func(pr *proc, more int64) int64 {
 	return func(pr *proc, more int64) int64 {
 		if t.opts.Mode == V1 {
@@ -19,7 +19,8 @@ func (t *Tree) growthDuring(d time.Duration) func(pr *proc, more int64) int64 {
 	}
 }
 
-// delayGrowth returns how many of more bytes a process of cgroup can allocate in the time d, and counts the stall time.
+// delayGrowth returns how many bytes a process of cgroup can allocate in the time d, if it requests a number of bytes,
+// more. It adds the delay of the allocations to the stall time of the cgroup and its ancestors.
 func (t *Tree) delayGrowth(cgroup *node, more int64, d time.Duration) (allowed int64) {
 	allowed = more
 	var slowest time.Duration
@@ -53,16 +54,17 @@ const (
 	maxDelay    = 2         // seconds
 )
 
-// cappedExcess returns the excess in bytes at which the delay reaches maxDelay.
+// cappedExcess returns the excess above memory.high at which the delay of a charge reaches maxDelay, in bytes.
 func (h highLimit) cappedExcess() float64 {
 	return float64(h) * math.Sqrt(float64(maxDelay)/delayFactor)
 }
 
-// speed is the factor in excess³ = speed × time, the growth of an excess with delays below maxDelay.
+// speed returns the growth of the excess above memory.high, in bytes³ per second. With delays below maxDelay, the third
+// power of the excess grows at this constant rate.
 func (h highLimit) speed() float64 { return 3 * chargeBatch * float64(h) * float64(h) / delayFactor }
 
-// growthTime returns how long the growth of the excess from bytes to bytes takes. A negative excess is memory below the limit, which
-// is allocated at once.
+// growthTime returns how long a process needs to allocate the memory by which the excess above memory.high grows. from and to are
+// the excess before and afterwards, in bytes. Memory below memory.high, a negative excess, is allocated at once.
 func (h highLimit) growthTime(from, to float64) time.Duration {
 	if from, to = max(from, 0), max(to, 0); from >= to {
 		return 0
@@ -79,7 +81,8 @@ func (h highLimit) growthTime(from, to float64) time.Duration {
 	return time.Duration(min(seconds*1e9, math.MaxInt64/2))
 }
 
-// growthIn returns how many bytes can be allocated in the time d, if the excess is over bytes before.
+// growthIn returns how many bytes can be allocated in the time d. over is the excess before the allocation: the usage minus
+// memory.high, in bytes. It may be negative.
 func (h highLimit) growthIn(over float64, d time.Duration) (bytes float64) {
 	seconds, from, capped := d.Seconds(), max(over, 0), h.cappedExcess()
 	if from < capped {

@@ -84,8 +84,9 @@ func (t *Tree) allocate(process *proc, want int64) error {
 	return nil
 }
 
-// countThrottled counts a memory.high event for each of cgroup and its ancestors whose usage would exceed memory.high by more
-// bytes. It reclaims their cache. Only SetDemand also delays processes.
+// countThrottled prepares an allocation in cgroup; more is its size in bytes. For cgroup and each ancestor whose usage would
+// exceed memory.high, it counts a memory.high event and reclaims the excess. It does not delay the process; only SetDemand
+// does.
 func (t *Tree) countThrottled(cgroup *node, more int64) {
 	for c := range cgroup.selfAndAncestors() {
 		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {

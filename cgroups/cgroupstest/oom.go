@@ -76,9 +76,10 @@ const (
 	maxAdj = 1000
 )
 
-// selectVictim returns the process below full that the OOM killer kills: the one with the most pages, where each point of
-// oom_score_adj adds a thousandth of the limit. Among equal processes it selects the highest PID. Source: oom_badness in
-// mm/oom_kill.c of Linux.
+// selectVictim returns the process below full that the OOM killer kills, which is the process with the most points. A
+// process has one point per page, and each unit of its oom_score_adj adds a thousandth of the pages of the memory limit. Of
+// equal processes it selects the highest PID. If all processes have the lowest oom_score_adj, it returns nil. Source:
+// oom_badness in mm/oom_kill.c of Linux.
 func (t *Tree) selectVictim(full *node) *proc {
 	perPoint := full.limits.memoryMax / t.opts.PageSize / 1000
 	var chosen *proc
@@ -95,7 +96,8 @@ func (t *Tree) selectVictim(full *node) *proc {
 	return chosen
 }
 
-// findOOMGroup returns the highest cgroup from cgroup up to its ancestor full that has memory.oom.group set, or nil.
+// findOOMGroup searches the cgroups from cgroup up to its ancestor full. It returns the highest of them that has
+// memory.oom.group set, or nil if there is none.
 func findOOMGroup(cgroup, full *node) (group *node) {
 	for c := range cgroup.selfAndAncestors() {
 		if c.limits.oomGroup {

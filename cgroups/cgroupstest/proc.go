@@ -100,8 +100,8 @@ func (t *Tree) SetMemory(pid int, bytes int64) error {
 	})
 }
 
-// resizeMemory sets the memory of a process to whole pages, see SetMemory. limit returns how many of more bytes the process may allocate, after
-// page cache above memory.high was reclaimed.
+// resizeMemory sets the memory of a process to want bytes in whole pages, as SetMemory does. Before the process grows, memory above memory.high
+// is reclaimed. limit then returns how many bytes the process may allocate; its argument more is the number of requested bytes.
 func (t *Tree) resizeMemory(pr *proc, want int64, limit func(pr *proc, more int64) int64) error {
 	if want <= pr.totalMemory() {
 		less := min(pr.totalMemory()-want, pr.memory)
@@ -211,8 +211,8 @@ func (n *node) pidsRoom() (room int64, full *node) {
 	return room, full
 }
 
-// countRefusedFork counts a fork that pids.max of full has refused. V2 counts it in full and its ancestors, as Linux 6.11 does,
-// and V1 in cgroup.
+// countRefusedFork counts a refused fork of a process in cgroup. full is the cgroup whose pids.max is reached. V2 counts the
+// fork in full and its ancestors, as Linux 6.11 does. V1 counts it in cgroup.
 func (t *Tree) countRefusedFork(cgroup, full *node) {
 	if t.opts.Mode == V1 {
 		cgroup.usage.refused++

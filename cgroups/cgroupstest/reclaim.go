@@ -22,8 +22,8 @@ type reclaimable struct {
 // small parts; a kernel takes still smaller ones.
 const reclaimRounds = 64
 
-// reclaimCache frees up to the given bytes of page cache in cgroup and its descendants, and returns the freed bytes. Each cgroup gives
-// back in proportion to its cache that is not protected. Source: get_scan_count in mm/vmscan.c of Linux.
+// reclaimCache frees up to the given bytes of page cache in cgroup and its descendants, and returns the freed bytes. It takes page
+// cache from each cgroup in proportion to the cache that is not protected. Source: get_scan_count in mm/vmscan.c of Linux.
 func (t *Tree) reclaimCache(cgroup *node, bytes int64, pass reclaimPass) (got int64) {
 	lowCounted := map[*node]bool{}
 	for got < bytes && cgroup.usage.cache > 0 {
@@ -52,8 +52,8 @@ func (t *Tree) reclaimCache(cgroup *node, bytes int64, pass reclaimPass) (got in
 	return got
 }
 
-// divideReclaim divides part, a number of bytes, among list in proportion to the weights, whose sum is total. All shares are whole pages,
-// and at least one is not zero.
+// divideReclaim returns how many bytes to reclaim from each entry of list. It divides part, a number of bytes, in proportion to the
+// weights of the entries; total is the sum of the weights. All shares are whole pages, and at least one is not zero.
 func (t *Tree) divideReclaim(list []reclaimable, part int64, total float64) (shares []int64) {
 	shares = make([]int64, len(list))
 	heaviest, taken := 0, int64(0)
@@ -70,8 +70,9 @@ func (t *Tree) divideReclaim(list []reclaimable, part int64, total float64) (sha
 	return shares
 }
 
-// listReclaimable appends the page cache of n and its descendants that a pass may take to list. protected is the effective protection
-// of n in bytes. top means that n is the cgroup that reclaims: the protection of its children is not limited by its own.
+// listReclaimable appends to list the page cache of n and its descendants that a pass may take. protected is the effective protection
+// of n, in bytes. If top is true, n is the cgroup that reclaims memory, and its own protection does not limit the protection of its
+// children.
 func (t *Tree) listReclaimable(list []reclaimable, n *node, protected float64, top bool, pass reclaimPass) []reclaimable {
 	usage := float64(n.usage.memory)
 	cache := n.cache
@@ -107,10 +108,12 @@ func (n *node) protectedBytes(minOnly bool) float64 {
 	return float64(min(bytes, n.usage.memory))
 }
 
-// effectiveProtection returns the protection of a cgroup whose own protection is limited by that of its parent. The children together
-// claim claimed bytes. If that is more than the parent has, each gets a part in proportion; if it is less, the rest is divided in
-// proportion to the memory that is not protected, as with the mount option memory_recursiveprot. Source: effective_protection in
-// mm/page_counter.c of Linux.
+// effectiveProtection returns how many bytes of a cgroup are protected. own is the protection of the cgroup itself, and parent is the
+// effective protection of its parent. claimed is the sum of the protection of all children of the parent.
+//
+// If claimed exceeds parent, each child gets a part of parent in proportion to its own protection. Otherwise the rest of parent is
+// divided in proportion to the memory that is not protected, as with the mount option memory_recursiveprot. Source:
+// effective_protection in mm/page_counter.c of Linux.
 func effectiveProtection(own, usage, parent, parentUsage, claimed float64) float64 {
 	if claimed > parent {
 		return own * parent / claimed

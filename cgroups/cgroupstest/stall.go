@@ -16,10 +16,11 @@ type waiting struct {
 	free    float64 // fraction of the time in which no descendant is throttled
 }
 
-// countStall adds the CPU stall time of the duration d to the pressure of n and its descendants.
+// countStall adds the CPU stall time of the duration d to the pressure of n and its descendants. It returns the threads of n that
+// wait, from which its parent computes its own stall time.
 //
-// Threads that share a CPU wait one after the other: their waits add up, at most to the whole time. A throttled cgroup waits as a
-// whole, and cgroups with quotas wait independently of each other.
+// Threads that share a CPU wait one after the other. Their waits are added, up to the whole duration. Throttling stops all
+// threads of a cgroup. The cgroups with quotas are throttled independently of each other.
 func (n *node) countStall(d time.Duration) waiting {
 	w := waiting{free: 1}
 	for _, pr := range n.procs {

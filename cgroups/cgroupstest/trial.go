@@ -128,7 +128,8 @@ func (t *trial) requireLimit(got *int64, want int64, rule, name string) {
 	t.Hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
 }
 
-// runConcurrently calls f in n goroutines, with i from 0 to n-1. It fails the test if a call fails; the failure quotes rule.
+// runConcurrently calls f(ctx, i) in n goroutines, one for each i from 0 to n-1. If a call fails, the test fails and quotes
+// rule.
 func (t *trial) runConcurrently(n int, rule string, f func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.fixture.Timeout)

@@ -157,9 +157,9 @@ func diffCpuset(current, desired cgroups.Resources) (limits *oci.Resources, diff
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
 }
 
-// diffMemoryLimits returns the memory limits to write, or differ false if there is nothing to write. On v1 a file has the
-// sum of the limits of memory and swap, so that a new memory limit also changes this sum. If countsSwap is false, the host
-// does not have this file.
+// diffMemoryLimits returns the memory limits to write. If there is nothing to write, differ is false. On v1 a file has the
+// sum of the limits of memory and swap, so that a new memory limit also changes this sum. If countsSwap is false, this file
+// does not exist.
 func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	memory, swap := current.MemoryMax, current.SwapMax
 	if desired.MemoryMax != nil {

@@ -16,9 +16,9 @@ import (
 // maxAttempts is how often a cgroup is created while another program removes it.
 const maxAttempts = 5
 
-// retryCreate calls create up to five times, because another program may remove the cgroup or its parents meanwhile. After
-// the other program has recreated a parent, controllers and CPUs may be missing for a moment; missing files are therefore
-// retried too. Unexpected cpu.shares also show that the cgroup was recreated.
+// retryCreate calls create up to five times, because another program may remove the cgroup or its parents meanwhile. It
+// retries after three errors: a file is missing, the cgroup has no CPUs, or cpu.shares has an unexpected value. These
+// errors may occur for a moment after another program has recreated the cgroup or a parent.
 func retryCreate(ctx context.Context, create func() error) error {
 	for n := 1; ; n++ {
 		err := create()

@@ -124,8 +124,8 @@ func (d *Driver) Host() Host {
 // manages the whole tree.
 func (d *Driver) Root() string { return d.names.root.Cgroupfs() }
 
-// Name returns the name of the cgroup p from the mount point, as cgroup_parent of a CRI sandbox needs it. With systemd, it
-// returns an error if a component contains "_".
+// Name returns the name of the cgroup p in the format of cgroup_parent of a CRI sandbox. The name is relative to the mount
+// point. With systemd, it returns an error if a component contains "_".
 func (d *Driver) Name(p cgroups.Path) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err

@@ -124,8 +124,8 @@ func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	}
 }
 
-// listChildren returns the names of the cgroups directly below the cgroup dir. Only the directory entries are read, which
-// contain the type, because most entries are files.
+// listChildren returns the names of the cgroups directly below the cgroup dir. It finds them by the types in the directory
+// entries. Most entries are files, which it need not examine.
 func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	fd, err := h.openAt(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

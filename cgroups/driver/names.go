@@ -15,13 +15,14 @@ type names struct {
 	systemd bool
 }
 
-// rootDir returns the path of the driver's root from the mount point. It has no leading and no trailing slash.
+// rootDir returns the path of the driver's root relative to the mount point, without a leading and a trailing slash.
 func (n names) rootDir() (string, error) {
 	name, err := n.cgroupName("")
 	return strings.Trim(name, "/"), err
 }
 
-// cgroupName returns the name of the cgroup p from the mount point. The name has the format of cgroup_parent in the CRI.
+// cgroupName returns the name of the cgroup p relative to the mount point. The name has the format of cgroup_parent in the
+// CRI.
 func (n names) cgroupName(p cgroups.Path) (string, error) {
 	whole := n.root.Join(p.Components()...)
 	if n.systemd {

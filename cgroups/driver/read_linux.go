@@ -62,8 +62,8 @@ func (r *reader) useHierarchy(h *hierarchy) *reader {
 	return r
 }
 
-// enterCgroup selects the hierarchy for the following reads, and returns r. It opens the cgroup once, which is faster if
-// several files are read. If h is nil or the cgroup does not exist, the reads find no file.
+// enterCgroup selects the hierarchy h for the following reads, and returns r. It opens the directory of the cgroup once, so
+// that reading several files is faster. If h is nil or the cgroup does not exist, the reads find no file.
 func (r *reader) enterCgroup(h *hierarchy) *reader {
 	if h != nil && r.entered == h {
 		return r
@@ -121,8 +121,8 @@ func (r *reader) readFile(file string) (text []byte, ok bool) {
 	return text, true
 }
 
-// isOnAllKernels reports whether every kernel has this file. This only applies to cgroups other than the root, and if the
-// controller is enabled.
+// isOnAllKernels reports whether every kernel has this file in a cgroup whose controller is enabled. The root cgroup is an
+// exception: the file may be missing there.
 func isOnAllKernels(file string) bool {
 	switch file {
 	case "memory.current", "memory.stat", "memory.max", "pids.current":

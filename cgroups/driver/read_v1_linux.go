@@ -155,8 +155,8 @@ func (r *reader) readHugetlbUsage(sizes []string, stats *cgroups.Stats) {
 	}
 }
 
-// addFailures sets events.Max to the number of refused allocations, which is the sum of the failcnt files. It sets at least
-// events.OOMKill, because some v1 kernels do not count all.
+// addFailures adds the number of refused allocations to events.Max, from the failcnt files. If the result is below
+// events.OOMKill, it sets events.Max to events.OOMKill, because some v1 kernels do not count all refused allocations.
 func (r *reader) addFailures(events *cgroups.MemoryEvents) {
 	for _, file := range []string{"memory.failcnt", "memory.memsw.failcnt"} { // the memory limit, or the limit of memory and swap, whichever is reached first
 		var n uint64
@@ -182,8 +182,9 @@ func (r *reader) readBlkio(stats *cgroups.Stats) {
 	}
 }
 
-// readEvents sets the events that v2 has in cgroup.events, a file that v1 does not have. It lists the processes of only one
-// hierarchy, because the processes of containers are in all.
+// readEvents sets the events that v2 has in cgroup.events, a file that v1 does not have. A cgroup is populated if it has
+// processes. For this, it lists the processes of only one hierarchy, because the processes of containers are in all
+// hierarchies.
 func (t *treeV1) readEvents(dir string, events *cgroups.CgroupEvents) error {
 	pids, err := cmp.Or(t.hierarchies.forController("pids"), t.hierarchies.all[0]).listProcs(dir)
 	if err != nil {

@@ -113,8 +113,9 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 	return err
 }
 
-// addCurrentQuota returns resources with the current CPU quota of p if they have only a period. Without the quota, systemd
-// would keep the percentage of a CPU, while the kernel keeps the quota in microseconds.
+// addCurrentQuota returns resources, with the current CPU quota of p if resources has a period and no quota. If only the
+// period changes, the kernel keeps the quota in microseconds. systemd would keep the percentage of a CPU instead, and
+// change the quota.
 func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resources) (cgroups.Resources, error) {
 	if resources.CPUPeriod == 0 || resources.CPUQuota != 0 || !u.sliceDirExists(p) {
 		return resources, nil
@@ -154,7 +155,7 @@ func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error
 
 func (u *systemdCreator) close() error { return errors.Join(u.client.Close(), u.files.close()) }
 
-// absolutePath returns the path of p from the mount point. The names of slices start there.
+// absolutePath returns the path of p relative to the mount point, which the name of a slice contains.
 func (u *systemdCreator) absolutePath(p cgroups.Path) cgroups.Path {
 	return u.files.names.root.Join(p.Components()...)
 }

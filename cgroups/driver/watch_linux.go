@@ -20,8 +20,8 @@ import (
 // watchCheckPeriod is the time between checks whether a watched cgroup still exists. Its removal does not wake every poll(2).
 const watchCheckPeriod = 2 * time.Second
 
-// openWatch opens the files of the triggers in a cgroup. The returned function waits for the triggers, and calls its second
-// argument for each trigger that fires. It works even after the driver is closed.
+// openWatch opens the files of the triggers in a cgroup. It returns a function that waits until its context ends, and calls
+// its function argument for each trigger that fires. The returned function works even after the driver is closed.
 func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	fd, err := t.h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -32,9 +32,9 @@ func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context
 	return w.openTriggers(at.openAt)
 }
 
-// openWatch opens the files of the triggers. The returned function waits for the triggers, and calls its second argument for
-// each trigger that fires. On v1 only the pressure of the whole machine can be watched, for the root cgroup at the mount
-// point.
+// openWatch opens the files of the triggers. It returns a function that waits until its context ends, and calls its function
+// argument for each trigger that fires. On v1 the kernel reports only the pressure of the whole machine. It can be watched
+// for the root cgroup at the mount point.
 func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	if err := t.checkExists(dir); err != nil {
 		return nil, err
@@ -57,7 +57,8 @@ type watch struct {
 	fds      []unix.PollFd // one per trigger, and an eventfd that wakes pollOnce
 }
 
-// openTriggers opens the files of all triggers by the function open. It returns runLoop, which also closes the files.
+// openTriggers opens the files of all triggers by the function open. It returns the method runLoop, which waits for the
+// triggers and closes the files. On error, openTriggers closes the files itself.
 func (w *watch) openTriggers(open func(file string, flags uint64) (int, error)) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	for _, t := range w.triggers {
 		if err := w.armTrigger(t, open); err != nil {

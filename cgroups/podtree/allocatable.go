@@ -32,8 +32,8 @@ type EvictionReserve struct {
 	Fraction float32           // fraction of the capacity, for example 0.05 for 5%
 }
 
-// computeAmount returns which amount of the capacity the eviction threshold keeps free. Fractions have only 32 bits, as in
-// the kubelet.
+// computeAmount returns how much of the capacity the eviction threshold keeps free. A fraction has the precision of a
+// float32, as in the kubelet.
 func (e EvictionReserve) computeAmount(capacity resource.Quantity) resource.Quantity {
 	if !e.Quantity.IsZero() {
 		return e.Quantity

@@ -100,8 +100,9 @@ func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroup
 	return resources, int64(min(s.Memory.Current, math.MaxInt64)), err
 }
 
-// applyPodStep writes the limits of a step to the pod's cgroup, and returns the limits that are in force then. If the write
-// fails, it restores step.From, even if ctx has ended, and returns the argument current.
+// applyPodStep passes the limits of a step to the runtime and writes them to the pod's cgroup. It returns the limits that
+// are in force afterwards. If the write fails, it restores step.From, even if ctx has ended. After each error it returns
+// current.
 func (t *Tree) applyPodStep(
 	ctx context.Context, p cgroups.Path, step ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {

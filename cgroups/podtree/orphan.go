@@ -44,8 +44,8 @@ type OrphanPlan struct {
 	Wake    time.Time   // end of the next back-off; zero: none
 }
 
-// PlanOrphans returns which of the found cgroups to remove now, because their pods no longer exist. If a pod still has
-// volumes, its cgroup is only shrunk. It plans nothing until all sources have reported their pods. It never selects the
+// PlanOrphans returns which of the found cgroups to remove or to shrink, because their pods no longer exist. It shrinks the
+// cgroup of a pod that still has volumes. It plans nothing until all sources have reported their pods. It never selects the
 // cgroup of a pod that may run.
 func PlanOrphans(state OrphanState) OrphanPlan {
 	var plan OrphanPlan

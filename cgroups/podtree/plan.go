@@ -26,9 +26,9 @@ type Update struct {
 	KeepHigher bool
 }
 
-// Plan returns the limits to write to kubepods, and then to the cgroups of the Burstable and BestEffort classes. They follow
-// from the requests of the pods. If complete is false, not all sources have reported their pods: the sums are too low, and
-// the updates keep higher current values.
+// Plan returns the limits to write to kubepods, and then to the cgroups of the Burstable and BestEffort classes. It computes
+// the limits from the requests of the pods. If complete is false, not all sources have reported their pods, and the sums are
+// too low. The updates then keep current values that are higher.
 func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	opts = opts.withDefaults()
 	sum := sumRequests(pods)
@@ -50,8 +50,8 @@ func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	}
 }
 
-// kubepodsResources returns the resources that kubepods is limited to. This is the capacity. If pods are enforced, System
-// and Kube are subtracted.
+// kubepodsResources returns the resources to which kubepods is limited. If Options.Enforce contains EnforcePods, this is
+// the capacity minus the reservations System and Kube. Otherwise it is the whole capacity.
 func (o *Options) kubepodsResources() corev1.ResourceList {
 	capacity := o.Capacity
 	if o.MaxPIDs > 0 {

@@ -131,7 +131,7 @@ func compareBytes(to, from *int64) int {
 }
 
 // compareShares compares the CPU shares of to and from. The result is negative, zero or positive, as of cmp.Compare. If to
-// has no shares, it is zero.
+// has no shares, the result is zero.
 func compareShares(to, from cgroups.Resources) int {
 	if to.CPUShares == 0 {
 		return 0
@@ -140,7 +140,7 @@ func compareShares(to, from cgroups.Resources) int {
 }
 
 // compareQuota compares how many CPUs the quotas of to and from allow. The result is negative, zero or positive, as of
-// cmp.Compare. If to has no quota, it is zero.
+// cmp.Compare. If to has no quota, the result is zero.
 func compareQuota(to, from cgroups.Resources) int {
 	if to.CPUQuota == 0 {
 		return 0

@@ -63,7 +63,7 @@ func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, po
 }
 
 // runSession calls the function session, unless f.Around skips the call. The context of the function ends when the session
-// breaks. Its sessionFault has the latency and the byte limit of the streams.
+// breaks. The function gets a sessionFault with the latency and the byte limit of the streams.
 func (f *SessionFaults) runSession(ctx context.Context, op, id string, session func(context.Context, *sessionFault) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -87,8 +87,8 @@ func (o callInfo) requireFields(fields ...requiredField) error {
 }
 
 // roundUpToSeconds converts a duration to whole seconds, rounded up, because the CRI has no smaller unit. Negative values
-// become zero. The result never exceeds the maximum of [time.Duration], because containerd would take a larger grace period
-// for an expired one.
+// become zero. The result never exceeds the maximum of [time.Duration], because containerd would treat a larger grace
+// period as expired.
 func roundUpToSeconds(duration time.Duration) int64 {
 	s := int64(max(duration, 0) / time.Second)
 	if duration%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {

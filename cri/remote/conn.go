@@ -83,8 +83,9 @@ func newConn(endpoint string) (*conn, error) {
 	return c, nil
 }
 
-// bufferSizes returns the sizes of the pooled receive buffers, from 256 bytes to 1 MiB, as exponents of two. The default
-// pool of gRPC lacks sizes between 32 KiB and 1 MiB: with it, each list of a hundred pods would clear a buffer of 1 MiB.
+// bufferSizes returns the sizes of the pooled receive buffers, from 256 bytes to 1 MiB. A size is given as its exponent of
+// two. The default pool of gRPC lacks sizes between 32 KiB and 1 MiB. With that pool, each list of a hundred pods would
+// clear a buffer of 1 MiB.
 func bufferSizes() []uint8 { return []uint8{8, 12, 14, 15, 16, 17, 18, 19, 20} }
 
 // socketPath returns the path of the unix socket in an endpoint.

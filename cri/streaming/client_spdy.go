@@ -124,7 +124,8 @@ func (c *spdyClient) awaitReplies(ctx context.Context) error {
 }
 
 // hasAllStreams reports whether the client has opened all streams that it must open. A client that expects no terminal opens
-// a stderr stream although the container has a terminal: this stream counts as the resize stream. The caller holds mu.
+// a stderr stream instead of a resize stream, even if the container has a terminal. hasAllStreams accepts this stream too.
+// The caller holds mu.
 func (c *spdyClient) hasAllStreams() bool {
 	for kind, wanted := range c.wanted {
 		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) {

@@ -152,8 +152,8 @@ func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	}
 }
 
-// closeChannel closes the input pipe of the channel that a close signal names. Clients of protocol version 5 send this
-// signal as a message with a channel number.
+// closeChannel reads the channel number of a close signal, and closes the input pipe of that channel. Clients of protocol
+// version 5 send a close signal as a message. It returns an error if the signal names no known channel.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {

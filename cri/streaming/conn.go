@@ -101,8 +101,9 @@ func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	return s.newConn(c, true, early), nil
 }
 
-// closeGracefully closes the write side of the connection at once. It closes the connection when the channel clientClosed is
-// closed, or after Options.Linger. Until then, the goroutine that closes the channel reads the remaining input.
+// closeGracefully closes the write side of the connection at once. It closes the whole connection when the channel
+// clientClosed is closed, or after Options.Linger. Until then, the goroutine that closes clientClosed reads the remaining
+// input.
 func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
 	// Only the write side: a close with unread input would reset the TCP connection and discard output.
 	_ = c.CloseWrite()

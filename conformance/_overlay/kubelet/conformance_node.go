@@ -54,7 +54,7 @@ type ConformanceNode struct {
 	kl *Kubelet
 }
 
-// kubelet returns a Kubelet with the fields of n. It is created at the first call.
+// kubelet returns a Kubelet with the fields of n. The first call creates the Kubelet, and later calls return the same one.
 func (n *ConformanceNode) kubelet() *Kubelet {
 	if n.kl != nil {
 		return n.kl
@@ -103,8 +103,9 @@ func ConformanceChanged(old, updated *v1.Node) bool {
 	return nodeStatusHasChanged(&old.Status, &updated.Status)
 }
 
-// ConformanceReconcile changes existing, the Node object that exists when a kubelet registers again. The kubelet would
-// otherwise create the Node initial. It reports whether the kubelet sends the changed object to the API server.
+// ConformanceReconcile changes existing, the Node object that exists when a kubelet registers. initial is the Node object
+// that the kubelet creates if no Node exists. ConformanceReconcile reports whether the kubelet sends the changed object to
+// the API server.
 func ConformanceReconcile(ctx context.Context, initial, existing *v1.Node) bool {
 	kl := &Kubelet{containerManager: cm.NewStubContainerManager()}
 	logger := klog.FromContext(ctx)

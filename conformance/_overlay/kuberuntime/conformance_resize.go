@@ -19,8 +19,8 @@ type ConformanceResize struct {
 	InProgress bool
 }
 
-// NewConformanceResize returns the actions with which the runtime manager m resizes the containers of pod. The containers
-// have the resources of actuated before the resize. The status seen comes from the runtime.
+// NewConformanceResize returns the actions with which the runtime manager m resizes the containers of pod. actuated is the
+// pod with the resources that its containers have before the resize. seen is the status of the pod from the runtime.
 func NewConformanceResize(ctx context.Context, m KubeGenericRuntime, pod, actuated *v1.Pod, seen *kubecontainer.PodStatus) (ConformanceResize, error) {
 	r := m.(*kubeGenericRuntimeManager)
 	out := ConformanceResize{Update: map[string]bool{}, Restart: map[string]bool{}}

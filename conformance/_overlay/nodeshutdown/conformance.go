@@ -26,8 +26,8 @@ type ConformanceGroup struct {
 }
 
 // ConformanceGroups returns the groups of pods that the kubelet terminates one after the other at a node shutdown. It also
-// returns the grace period of each pod in seconds, by pod name. The grace periods for the priorities are in list. If it is
-// empty, the kubelet uses the older settings total and critical.
+// returns the grace period of each pod in seconds, by pod name. list contains the grace periods by pod priority. If list is
+// empty, the kubelet uses the older settings shutdownGracePeriod (total) and shutdownGracePeriodCriticalPods (critical).
 func ConformanceGroups(ctx context.Context, list []kubeletconfig.ShutdownGracePeriodByPodPriority, total, critical time.Duration, pods []*v1.Pod) ([]ConformanceGroup, map[string]int64) {
 	var mu sync.Mutex
 	var killed sync.WaitGroup

@@ -10,9 +10,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceAccept passes a new status of pod to a status manager that has the status before. It returns the status that
-// the manager compares and stores (kept), and whether that differs from before (changed). If the manager rejects the new
-// status, ok is false.
+// ConformanceAccept passes a new status of pod to a status manager whose previous status of the pod is before. kept is the
+// status that the manager compares and stores. changed reports whether kept differs from before. If the manager rejects the
+// new status, ok is false.
 func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodStatus, changed, ok bool) {
 	m := &manager{
 		podStatuses:      map[types.UID]versionedPodStatus{pod.UID: {status: before}},

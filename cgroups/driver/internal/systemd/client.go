@@ -137,7 +137,7 @@ func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) err
 }
 
 // isUnavailable reports whether the D-Bus error with this name means that systemd is not connected to the bus. This happens
-// for a moment when systemd re-executes itself. Calls just before get no reply.
+// for a moment when systemd re-executes itself. A call just before the re-execution fails with NoReply.
 func isUnavailable(name string) bool {
 	why, ok := strings.CutPrefix(name, "org.freedesktop.DBus.Error.")
 	return ok && (slices.Contains([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner", "Disconnected"}, why) ||

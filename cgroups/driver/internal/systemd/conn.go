@@ -110,8 +110,9 @@ func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	return err
 }
 
-// queryVersion reads the version of systemd. It repeats the query with a growing timeout. On its private socket, systemd 252
-// may not process a message until another one arrives, if the first message arrives with the end of the authentication.
+// queryVersion reads the version of systemd. It repeats the query with a growing timeout, because systemd 252 may ignore the
+// first message on its private socket until another message arrives. This happens if the first message arrives together with
+// the end of the authentication.
 func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	for timeout := firstDelay; ; timeout *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, timeout)

@@ -129,8 +129,9 @@ func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string,
 	return c.awaitJob(ctx, w, job, wantState, lost)
 }
 
-// awaitJob waits until the job has ended, and returns nil if it was successful. The result arrives in watch, unless the
-// connection is lost, which closes the channel lost. Therefore it also reads the state of the unit.
+// awaitJob waits until the job has ended, and returns nil if it was successful. It receives the result from watch. Because
+// the result may be lost, it also reads the state of the unit, which must be wantState in the end. The channel lost is
+// closed when the connection is lost.
 func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()

@@ -76,8 +76,8 @@ func AttachSession(ctx context.Context, session cri.Session, attach Attach) erro
 // stdinEndWait is how long a client stays attached after the end of its input, to receive remaining output.
 const stdinEndWait = time.Second
 
-// closeAfterStdin waits for the end of the client's input. It detaches from the container when stdinEndWait has passed since
-// then.
+// closeAfterStdin waits for the end of the client's input. It then waits for stdinEndWait, so that the client receives
+// remaining output, and detaches from the container. If the client is detached earlier, it returns at once.
 func (w *sessionStreams) closeAfterStdin(container Container) {
 	select {
 	case <-w.stdinEnded:

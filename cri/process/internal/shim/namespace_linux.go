@@ -58,7 +58,8 @@ func IsNetworkSysctl(name string) bool {
 
 // enterNetwork moves the thread to the network namespace at path and sets the sysctls there. An empty path means the host's
 // network: the thread then stays in its namespace. enterNetwork returns an error for a sysctl that would change the host.
-// These are all sysctls if the namespace is the agent's, else the sysctls outside network namespaces.
+// In the network namespace of the host or the agent, each sysctl does. In another one, a sysctl outside network namespaces
+// does.
 func enterNetwork(path string, sysctls map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		if path == "" || !IsNetworkSysctl(name) {

@@ -38,8 +38,8 @@ const shimEnv = "NODEAGENT_SHIM"
 // IsShimProcess reports whether this program was started as a shim, even if it has changed its arguments.
 func IsShimProcess() bool { return os.Getenv(shimEnv) != "" }
 
-// shimEnviron returns the environment of a shim. It limits the memory of the Go runtime. It also avoids a delay of one
-// second when a program with the race detector exits.
+// shimEnviron returns the environment of a shim. It limits the memory of the Go runtime. By default, the race detector
+// delays the exit of a program by one second; the environment disables this delay.
 func shimEnviron() []string {
 	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", shimEnv + "=1"}
 }

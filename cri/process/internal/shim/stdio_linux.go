@@ -170,8 +170,8 @@ func (i *processInput) lendFD(fn func(fds []int) error) error {
 	return fn([]int{i.fd})
 }
 
-// closeAfterFirst is called when an attached client sends no more input. It closes the stdin if the container accepts the
-// input of one client only.
+// closeAfterFirst is called when an attached client sends no more input. If the container has StdinOnce, it closes the
+// stdin.
 func (i *processInput) closeAfterFirst() {
 	if i == nil || !i.once {
 		return
