@@ -57,8 +57,8 @@ func (o *Options) parseAnnotations(pod *corev1.Pod, container string) (Behavior,
 	return b, nil
 }
 
-// ParseBehavior parses the text of an [AnnotationUsage]. seed is that of its bursts. There are no
-// traces. The error quotes the invalid field.
+// ParseBehavior parses the text of an [AnnotationUsage] without traces. The argument seed is the seed of its bursts. The error quotes the
+// invalid field.
 func ParseBehavior(text string, seed uint64) (Behavior, error) { return parseFields(text, seed, nil) }
 
 // parseFields parses the text of an AnnotationUsage, which may name these traces.

@@ -120,8 +120,8 @@ func (k *kernel) advanceLocked() {
 	}
 }
 
-// evaluate evaluates the curves at each multiple of the resolution until now. The machine runs until the last one at which a demand has
-// changed.
+// evaluate evaluates the curves at each multiple of the resolution until now. At each multiple at which a demand changes, it first lets the
+// machine run until then with the old demands.
 func (k *kernel) evaluate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -123,7 +123,7 @@ type recorder struct {
 	last    map[string]string // reason of the last entry of a pod and kind, for kinds that change
 }
 
-// start sets the clock of the entries, whose times are those since now.
+// start sets the clock of the entries. The time of an entry is the time since this call.
 func (r *recorder) start(clock clock) { r.clock, r.begin = clock, clock() }
 
 // age returns the time since the start.

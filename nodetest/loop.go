@@ -96,7 +96,7 @@ func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 	return l, nil
 }
 
-// clock returns the present time of the node, which never jumps: that of timers, as the monotonic clock of a machine.
+// clock returns the present time for timers, as the monotonic clock of a machine. It never jumps.
 func (l *Loop) clock() time.Time { return l.queue.now }
 
 // wallClock returns the time of the node for time stamps.
@@ -194,7 +194,7 @@ func (l *Loop) Delete(name string) error {
 	return nil
 }
 
-// reach calls change, a change of pods on the API server, when the agent learns of it.
+// reach applies a change of pods on the API server: at once, or when the network is connected again. The agent learns of it then.
 func (l *Loop) reach(change func()) {
 	if l.cut {
 		l.delayed = append(l.delayed, change)

@@ -74,7 +74,7 @@ func (x *execution) finish() {
 	p.wakeAt(sleep.Earlier(p.loop.fromWallClock(x.actions.WakeAt), p.lastSync.Add(wait)))
 }
 
-// ifCurrent returns a function that calls f, unless the pod has started another sync meanwhile.
+// ifCurrent returns a function that calls f if the present sync still runs when the function is called. After a cancelled sync it does nothing.
 func (p *loopPod) ifCurrent(f func()) func() {
 	epoch := p.epoch
 	return func() {

@@ -47,7 +47,7 @@ func (e *loopEvictor) passAt(at time.Time) {
 	})
 }
 
-// passSoon plans the next pass as soon as the last one permits.
+// passSoon plans the next pass minEvictionPeriod after the last pass.
 func (e *loopEvictor) passSoon() { e.passAt(e.lastPass.Add(minEvictionPeriod)) }
 
 // watchPressure plans a pass if processes have waited for memory since the last one.

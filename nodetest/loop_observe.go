@@ -13,7 +13,8 @@ import (
 // relistPause is the time between the starts of two list calls for a pod, as of package pleg.
 const relistPause = 10 * time.Millisecond
 
-// touch observes the pod again, because the runtime has reported a change.
+// touch plans a list call, because the runtime has reported a change of the pod. The event of the change arrives with half the latency of
+// GetContainerEvents.
 func (p *loopPod) touch() {
 	if p.listing {
 		p.listAgain = p.listAgain || p.snapshoted
@@ -22,7 +23,7 @@ func (p *loopPod) touch() {
 	p.planList(p.loop.options.Latency("GetContainerEvents", "") / 2)
 }
 
-// relist observes the pod again, with a call that starts now or later.
+// relist plans a list call that starts now or later, whether or not the pod has changed.
 func (p *loopPod) relist() {
 	if p.listing {
 		p.listAgain = p.listAgain || p.calling

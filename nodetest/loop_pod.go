@@ -118,7 +118,7 @@ func (p *loopPod) hasTerminated() bool {
 	return podstatus.IsTerminal(p.pod.Status.Phase) || p.shown != nil && podstatus.IsTerminal(p.shown.Phase)
 }
 
-// previousStatus returns the last computed status, or that of the pod.
+// previousStatus returns the last computed status. Without one, it returns the status of the pod object.
 func (p *loopPod) previousStatus() *corev1.PodStatus {
 	if p.status != nil {
 		return p.status

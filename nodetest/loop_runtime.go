@@ -35,8 +35,8 @@ type loopContainer struct {
 	onExit   []func()  // called when it exits
 }
 
-// call makes a runtime call. Half of its latency passes before effect, and half after it; then gets the error. If the pod starts another sync
-// meanwhile, the rest of the call does not happen.
+// call makes a runtime call: after half of its latency it calls effect, and after the other half it calls then with the error. If the sync of
+// the pod is cancelled in between, the remaining functions are not called.
 func (p *loopPod) call(op, id string, effect func(done func(error)), then func(error)) {
 	l, epoch := p.loop, p.epoch
 	half := max(l.options.Latency(op, id), 0) / 2
@@ -165,7 +165,7 @@ func (p *loopPod) startContainer(c *loopContainer) error {
 	return nil
 }
 
-// failStart changes a container whose start has failed to exited.
+// failStart records that the start of a container has failed: its state becomes exited.
 func (c *loopContainer) failStart(now time.Time, err error) {
 	c.State, c.FinishedAt = cri.ContainerExited, now
 	c.ExitCode, c.Reason, c.Message = codeStartError, reasonStartError, err.Error()

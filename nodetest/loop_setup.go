@@ -26,7 +26,7 @@ type loopSetup struct {
 	podCIDR netip.Prefix
 }
 
-// newLoopSetup returns the setup of a node with this machine. A nil ranker is the kubelet's.
+// newLoopSetup returns the setup of a node with this machine. If ranker is nil, pods are evicted in the order of the kubelet.
 func newLoopSetup(o Options, spec machine.Spec, ranker func(eviction.Layout) eviction.EvictionRanker, now time.Time) (s loopSetup, err error) {
 	config := o.nodeConfig()
 	config.Node.Kubeconfig, config.Kubelet.EnableServer = "nodetest", new(bool)

@@ -53,7 +53,8 @@ func podCgroup(pod *corev1.Pod) cgroups.Path {
 // podPair is a pod as its source lists it, and as the agent runs it.
 type podPair struct{ listed, run *corev1.Pod }
 
-// transform returns the pod that the agent runs in place of a listed pod, and remembers both.
+// transform returns the pod that the agent runs in place of a listed pod. It stores both: behaviors are chosen by the listed pod, and the next
+// list of an unchanged pod returns the same object.
 func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	if found, ok := n.pods.Load(string(pod.UID)); ok && found.(*podPair).listed == pod {
 		return found.(*podPair).run

@@ -90,7 +90,7 @@ func newRuntime(cidr netip.Prefix) *simulatedRuntime {
 	return s
 }
 
-// intercepted returns the runtime as the agent sees it: lists without details as of containerd, with latency and faults.
+// intercepted returns the runtime as the agent sees it. Its lists have no details, as those of containerd, and calls have latency and faults.
 func (s *simulatedRuntime) intercepted() cri.Runtime {
 	return &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.runtime}, Latency: s.latency, Around: s.around}
 }

@@ -246,8 +246,8 @@ func (m *Machine) Step(d time.Duration) {
 	m.endStep()
 }
 
-// beginStep sets m.stepping to the processes that may get something in a step, and returns the page cache that the processes of each cgroup
-// demand.
+// beginStep sets m.stepping to the processes whose demand is not met, or which have page cache. It returns the page cache that the processes of
+// each cgroup demand.
 func (m *Machine) beginStep(d time.Duration) (caches map[cgroups.Path]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
