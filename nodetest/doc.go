@@ -3,7 +3,8 @@
 
 // Package nodetest is a node without a machine: an agent with all its engines on the simulated machine of package machine, with a container
 // runtime and an API server in memory. Its pods use CPU, memory, disk and processes over time, and an hour passes in seconds. It starts no
-// processes and writes no files. Use it to test schedulers and controllers, and to study QoS and evictions.
+// processes and writes no files. Use it to test schedulers and controllers, and to study QoS and evictions. With Options.Kubeconfig a [Node] joins
+// a real cluster in real time, as examples/virtualnode does.
 //
 //	n, err := nodetest.NewLoop(ctx, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30}})
 //	...
@@ -34,7 +35,7 @@
 // Of 200 random scenarios of 20 minutes 198 had the same entries for each pod, with times that differed by at most 150 ms, about the shortest time
 // between two observations of the evictor. In two, an injected fault met another of the calls that were made at the same instant.
 //
-// Curves are evaluated once a second, and whenever a container starts.
+// Curves are evaluated once a second, and whenever a container starts. A Node whose pods have no usage sleeps.
 //
 // # Scripts
 //
@@ -49,12 +50,11 @@
 // # Limits of the model
 //
 // Those of packages machine, critest and apiservertest. Probes of all kinds are answered by the behavior of the container. Volumes have a size
-// only. The runtime pulls images of no size, and image garbage collection does not run. Starts and pulls do not wait for each other unless
-// parallelStarts or maxParallelImagePulls is set.
+// only. HTTP hooks are exec hooks. Host aliases and, in a Node, resource claims are ignored. The runtime pulls images of no size, and image garbage
+// collection does not run. Starts and pulls do not wait for each other unless parallelStarts or maxParallelImagePulls is set.
 //
 // # Concurrency and errors
 //
-// Methods of a Node may be called from any goroutine, unless their documentation restricts it; those of a Loop from one at a time. Errors name the pod, the field or the option.
-//
-// Test kit: the package is one.
+// Methods of a Node may be called from any goroutine, unless their documentation restricts it; those of a Loop from one at a time. Errors name the pod,
+// the field or the option. Test kit: the package is one.
 package nodetest

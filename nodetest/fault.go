@@ -84,8 +84,14 @@ func (n *Node) applyFault(ctx context.Context, op, id string) error {
 	return n.options.Fault(ctx, op, id)
 }
 
-// CutNetwork cuts the node off from its API server, or connects it again. Nodes that share an API server are all cut off.
-func (n *Node) CutNetwork(cut bool) { n.api.SetUnavailable(cut) }
+// CutNetwork cuts the node off from its API server in memory, or connects it again. Nodes that share an API server are all cut off.
+func (n *Node) CutNetwork(cut bool) error {
+	if err := n.requireServer("CutNetwork"); err != nil {
+		return err
+	}
+	n.api.SetUnavailable(cut)
+	return nil
+}
 
 // FillDisk writes files of this size to a disk of the machine that belong to no pod. Zero removes them.
 func (n *Node) FillDisk(disk machine.DiskName, bytes int64) { fillDisk(n.kernel, disk, bytes) }

@@ -35,10 +35,12 @@ type kernel struct {
 	now       time.Time  // until when the machine has run
 	evaluated time.Time  // multiple of the resolution at which the curves were evaluated last
 	processes []*running // in order of their starts
+	observed  bool       // a caller has the machine and may change it: it runs in all intervals
 
 	killsMu sync.Mutex
 	kills   []cgroupstest.KilledProc // not yet reported to processKilled
 	killed  chan struct{}            // capacity one: kills has entries
+	woken   chan struct{}            // capacity one: the machine is idle no more
 }
 
 // running is the process of a running container.
@@ -56,6 +58,7 @@ func newKernel(spec machine.Spec, clock clock, resolution time.Duration, process
 	now := clock()
 	k := &kernel{
 		clock: clock, resolution: resolution, begin: now, now: now, evaluated: now, processKilled: processKilled, killed: make(chan struct{}, 1),
+		woken: make(chan struct{}, 1),
 	}
 	forward := spec.Killed
 	spec.Killed = func(p cgroupstest.KilledProc) {
@@ -69,16 +72,21 @@ func newKernel(spec machine.Spec, clock clock, resolution time.Duration, process
 	return k, err
 }
 
-// run lets the machine run until ctx ends.
+// run lets the machine run until ctx ends. It wakes up in each interval of the resolution, but not while the machine is idle.
 func (k *kernel) run(ctx context.Context) {
-	ticker := time.NewTicker(k.resolution)
-	defer ticker.Stop()
+	began := time.Now()
+	timer := time.NewTimer(k.resolution)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-			k.evaluate()
+		case <-timer.C:
+			if k.evaluate(); !k.isIdle() {
+				timer.Reset(k.resolution - time.Since(began)%k.resolution)
+			}
+		case <-k.woken: // a timer that has not fired yet gets the same time
+			timer.Reset(k.resolution - time.Since(began)%k.resolution)
 		case <-k.killed:
 		}
 		k.reportKills()
@@ -131,6 +139,10 @@ func (k *kernel) evaluate() {
 // evaluateLocked does the work of evaluate. k.mu is held.
 func (k *kernel) evaluateLocked() {
 	now := k.clock()
+	if intervals := now.Sub(k.evaluated) / k.resolution; intervals > 0 && k.isIdleLocked() {
+		k.evaluated = k.evaluated.Add(intervals * k.resolution)
+		return
+	}
 	for next := k.evaluated.Add(k.resolution); !next.After(now); next = next.Add(k.resolution) {
 		k.evaluated = next
 		changed := k.findChanges(next)
@@ -179,6 +191,9 @@ func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process
 	k.processes = append(k.processes, &running{container: p.Name, uid: uid, pid: pid, started: k.now, usage: usage})
 	k.findChanges(k.now)
 	k.setDemands()
+	if !k.isIdleLocked() {
+		sleep.Wake(k.woken)
+	}
 	return nil
 }
 

@@ -117,28 +117,49 @@ func (l Log) String() string {
 type recorder struct {
 	clock clock
 	begin time.Time
+	limit int // number of entries that log returns; zero: all, negative: none
 
 	mu      sync.Mutex // guards the fields below
 	entries Log
 	last    map[string]string // reason of the last entry of a pod and kind, for kinds that change
 }
 
-// start sets the clock of the entries. The time of an entry is the time since this call.
-func (r *recorder) start(clock clock) { r.clock, r.begin = clock, clock() }
+// start sets the clock of the entries and their number, see Options.LogLimit. The time of an entry is the time since this call.
+func (r *recorder) start(clock clock, limit int) { r.clock, r.begin, r.limit = clock, clock(), limit }
 
 // age returns the time since the start.
 func (r *recorder) age() time.Duration { return r.clock().Sub(r.begin) }
 
 // addEntry adds an entry with the present time.
 func (r *recorder) addEntry(e Entry) {
+	if r.limit < 0 {
+		return
+	}
 	e.At = r.age()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.limit > 0 && len(r.entries) >= 2*r.limit { // removes many at a time, so that an entry costs no copy of all
+		r.entries = append(r.entries[:0], r.entries[len(r.entries)-r.limit:]...)
+	}
 	r.entries = append(r.entries, e)
+}
+
+// forgetPod forgets the last reasons of a removed pod if the number of entries is limited: a node of a cluster has any number of pods in turn.
+func (r *recorder) forgetPod(pod string) {
+	if r.limit == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, KindPhase+" "+pod)
+	delete(r.last, KindReady+" "+pod)
 }
 
 // addChange adds an entry if its reason differs from that of the last entry of its pod and kind.
 func (r *recorder) addChange(e Entry) {
+	if r.limit < 0 {
+		return
+	}
 	r.mu.Lock()
 	key := e.Kind + " " + e.Pod
 	changed := r.last[key] != e.Reason
@@ -157,6 +178,9 @@ func (r *recorder) log() Log {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := slices.Clone(r.entries)
+	if r.limit > 0 {
+		l = l[max(0, len(l)-r.limit):]
+	}
 	slices.SortStableFunc(l, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Pod, b.Pod)) })
 	return l
 }

@@ -56,20 +56,20 @@ type Loop struct {
 	classesDue   bool          // the cgroups of the QoS classes are about to be updated
 }
 
-// NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API and Logger must be nil. Options.Adjust may set
+// NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API, Kubeconfig and Logger must not be set. Options.Adjust may set
 // the Ranker only. Options.Fault and the probes of behaviors must not block. The error names the invalid option.
 //
 // If ctx ends, [Loop.Advance] returns at once.
 func NewLoop(ctx context.Context, options Options) (*Loop, error) {
-	if options.API != nil || options.Logger != nil {
-		return nil, errors.New("nodetest.NewLoop: Options.API and Logger: a Loop has no API server and no logs")
+	if options.API != nil || options.Kubeconfig != "" || options.Logger != nil {
+		return nil, errors.New("nodetest.NewLoop: Options.API, Kubeconfig and Logger: a Loop has no API server and no logs")
 	}
 	if err := options.checkSelected(); err != nil {
 		return nil, err
 	}
 	l := &Loop{ctx: ctx, options: options.withDefaults(), byUID: map[string]*loopPod{}}
 	l.queue.now = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	l.log.start(l.clock)
+	l.log.start(l.clock, options.LogLimit)
 	var adjusted agent.Options
 	if options.Adjust != nil {
 		options.Adjust(&adjusted)

@@ -19,16 +19,18 @@ import (
 func (l *Loop) Inject(f Fault) (remove func()) { return l.faults.addFault(f) }
 
 // CutNetwork cuts the node off from its API server, or connects it again. The agent does not learn of added and deleted pods while it is cut off.
-func (l *Loop) CutNetwork(cut bool) {
+// It always returns nil.
+func (l *Loop) CutNetwork(cut bool) error {
 	l.cut = cut
 	if cut {
-		return
+		return nil
 	}
 	delayed := l.delayed
 	l.delayed = nil
 	for _, change := range delayed {
 		change()
 	}
+	return nil
 }
 
 // JumpClock sets the wall clock of the machine forward by d, or back if d is negative, as a correction of a wrong clock does. Time stamps of the

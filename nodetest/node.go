@@ -6,6 +6,7 @@ package nodetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -18,7 +19,6 @@ import (
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cgroups"
-	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
@@ -29,7 +29,7 @@ import (
 type Node struct {
 	ctx     context.Context //nolint:containedctx // of Open: the node ends with it
 	options Options
-	api     *apiservertest.Server
+	api     *apiservertest.Server // nil: Options.Kubeconfig has the API server
 	kernel  *kernel
 	runtime *simulatedRuntime
 	log     recorder
@@ -65,12 +65,12 @@ func New(t testing.TB, options Options) *Node {
 // Open starts a node that runs until ctx ends or Close is called, in the time of package time. The caller must call Close in both cases. The
 // error names the invalid option.
 func Open(ctx context.Context, options Options) (*Node, error) {
-	if err := options.checkSelected(); err != nil {
+	if err := errors.Join(options.checkSelected(), options.checkServer()); err != nil {
 		return nil, err
 	}
 	n := &Node{ctx: ctx, options: options.withDefaults()}
-	n.log.start(time.Now)
-	if n.api = options.API; n.api == nil {
+	n.log.start(time.Now, n.options.LogLimit)
+	if n.api = options.API; n.api == nil && options.Kubeconfig == "" {
 		n.api = apiservertest.NewServer(apiservertest.Options{})
 	}
 	n.runtime = newRuntime(options.PodCIDR)
@@ -101,7 +101,8 @@ func (n *Node) runKernel(ctx context.Context) {
 type runningAgent struct {
 	agent  *agent.Agent
 	cancel context.CancelFunc
-	ended  chan error // receives the result of Run
+	ended  chan struct{} // closed when Run has returned
+	err    error         // result of Run, once ended is closed
 }
 
 // agentDelay is the time before the start of an agent, and agentPause the time after it. Together they are whole milliseconds, but the timers of
@@ -123,8 +124,8 @@ func (n *Node) startAgent(ctx context.Context) error {
 		return err
 	}
 	running, cancel := context.WithCancel(ctx)
-	n.running = &runningAgent{agent: a, cancel: cancel, ended: make(chan error, 1)}
-	go func(r *runningAgent) { r.ended <- r.agent.Run(running) }(n.running)
+	n.running = &runningAgent{agent: a, cancel: cancel, ended: make(chan struct{})}
+	go func(r *runningAgent) { defer close(r.ended); r.err = r.agent.Run(running) }(n.running)
 	time.Sleep(agentPause)
 	return nil
 }
@@ -135,7 +136,7 @@ func (n *Node) stopAgent() error {
 		return nil
 	}
 	n.running.cancel()
-	err := <-n.running.ended
+	err := n.Wait()
 	n.running = nil
 	return err
 }
@@ -160,7 +161,7 @@ func nodeIP(name string) netip.Addr {
 // nodeConfig returns the configuration of the agent.
 func (o *Options) nodeConfig() agent.Config {
 	config := o.Config
-	config.Node.NodeName = o.Name
+	config.Node.NodeName, config.Node.Kubeconfig = o.Name, cmp.Or(o.Kubeconfig, config.Node.Kubeconfig)
 	config.Node.ParallelStarts = cmp.Or(config.Node.ParallelStarts, noLimit) // the default depends on the CPUs of this computer
 	if config.Kubelet.MaxParallelImagePulls == nil {
 		config.Kubelet.MaxParallelImagePulls = new(int32(noLimit))
@@ -176,17 +177,25 @@ func (n *Node) agentOptions() (agent.Config, agent.Options) {
 	config := n.options.nodeConfig()
 	info := hostInfo(n.options.Name, n.kernel.machine.Spec())
 	info.BootID = fmt.Sprint(n.options.Name, "-", n.boots)
-	host := nodestatus.Fixed{Info: info, IPs: []netip.Addr{nodeIP(n.options.Name)}}
+	host := nodestatus.Fixed{Info: info, IPs: config.Node.NodeIPs}
+	if len(host.IPs) == 0 {
+		host.IPs = []netip.Addr{nodeIP(n.options.Name)}
+	}
 	o := agent.Options{
-		Logger: n.options.Logger, Runtime: n.runtime.intercepted(), Machine: host, Hosts: host, Ephemeral: true, API: n.api.Config(),
+		Logger: n.options.Logger, Runtime: n.runtime.intercepted(), Machine: host, Hosts: host, Ephemeral: true,
 		Cgroups: cgroupDriver{Tree: n.kernel.machine.Cgroups(), kernel: n.kernel}, Volumes: &volumes{kernel: n.kernel},
 		Measurer: &measurer{name: n.options.Name, kernel: n.kernel, containers: &n.runtime.containers}, Transform: n.transform,
 		Rand: func() float64 { return 0.5 }, // any other number could depend on the order of its callers
 	}
+	if n.api == nil {
+		o.Rand = nil // all nodes of a cluster would send their requests at the same time
+	} else {
+		o.API = n.api.Config()
+	}
 	o.Hooks.Event = n.log.recordEvent
 	o.Hooks.Lifecycle = lifecycle.Hooks{
 		StatusChanged: n.log.recordStatus,
-		PodRemoved:    func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) },
+		PodRemoved:    n.forgetPod,
 	}
 	o.Hooks.Eviction.ConditionsChanged = n.log.recordConditions
 	return config, o
@@ -197,13 +206,13 @@ func (n *Node) Close() error {
 	err := n.stopAgent()
 	n.stop()
 	n.done.Wait()
-	if n.options.API == nil {
+	if n.options.API == nil && n.api != nil {
 		n.api.Close()
 	}
 	return err
 }
 
-// API returns the API server of the node.
+// API returns the API server in memory, or nil with Options.Kubeconfig.
 func (n *Node) API() *apiservertest.Server { return n.api }
 
 // Agent returns the agent of the node, or nil if it could not be started again. [Node.RestartAgent] and [Node.Reboot] replace it.
@@ -216,12 +225,16 @@ func (n *Node) Agent() *agent.Agent {
 
 // Machine returns the machine of the node, which has run until now.
 func (n *Node) Machine() *machine.Machine {
+	n.kernel.keepAwake() // the caller may start processes
 	n.kernel.advance()
 	return n.kernel.machine
 }
 
-// Add binds pods to the node and creates them on the API server. It does not wait until they run.
+// Add binds pods to the node and creates them on the API server in memory. It does not wait until they run.
 func (n *Node) Add(pods ...*corev1.Pod) error {
+	if err := n.requireServer("Add"); err != nil {
+		return err
+	}
 	for _, p := range pods {
 		p = p.DeepCopy()
 		p.Namespace, p.Spec.NodeName = cmp.Or(p.Namespace, corev1.NamespaceDefault), n.options.Name
@@ -232,8 +245,11 @@ func (n *Node) Add(pods ...*corev1.Pod) error {
 	return nil
 }
 
-// Delete deletes a pod of namespace default from the API server, with its grace period. It does not wait until the pod has terminated.
+// Delete deletes a pod of namespace default from the API server in memory, with its grace period. It does not wait until the pod has terminated.
 func (n *Node) Delete(name string) error {
+	if err := n.requireServer("Delete"); err != nil {
+		return err
+	}
 	p, ok := n.Pod(name)
 	if !ok {
 		return fmt.Errorf("pod %s: not found", name)
@@ -241,8 +257,12 @@ func (n *Node) Delete(name string) error {
 	return n.api.Delete(p, nil)
 }
 
-// Pod returns a pod of namespace default as the API server has it, and false if there is none.
+// Pod returns a pod of namespace default as the API server has it, and false if there is none. With Options.Kubeconfig it is as the node has
+// received it last.
 func (n *Node) Pod(name string) (*corev1.Pod, bool) {
+	if n.api == nil {
+		return n.receivedPod(corev1.NamespaceDefault, name)
+	}
 	return apiservertest.Get[*corev1.Pod](n.api, corev1.NamespaceDefault, name)
 }
 
@@ -262,7 +282,8 @@ func (n *Node) Stats(name string) (cgroups.Stats, error) {
 	if !ok {
 		return cgroups.Stats{}, fmt.Errorf("pod %s: not found", name)
 	}
-	return podUsage(n.ctx, n.Machine().Cgroups(), p)
+	n.kernel.advance()
+	return podUsage(n.ctx, n.kernel.machine.Cgroups(), p)
 }
 
 // pod returns the pod with this UID, or nil.

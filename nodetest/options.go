@@ -38,8 +38,11 @@ type Options struct {
 	// Adjust may change the options of the agent, for example its Ranker. Nil: they stay.
 	Adjust func(o *agent.Options)
 
-	// API is the API server. Several nodes may share one. Nil: the node has a server of its own, see [Node.API].
+	// API is the API server in memory. Several nodes may share one. Nil: Kubeconfig decides.
 	API *apiservertest.Server
+	// Kubeconfig is the file of a real API server whose cluster the node joins. Its user is an administrator or system:node:Name. Empty: the node
+	// has a server in memory of its own, see [Node.API].
+	Kubeconfig string
 	// PodCIDR is the range of pod addresses. Zero: 10.88.0.0/16.
 	PodCIDR netip.Prefix
 	// Seed selects latencies and the bursts of annotations. Equal seeds and equal calls yield equal events. Zero is a seed.
@@ -51,6 +54,8 @@ type Options struct {
 	Fault func(ctx context.Context, op, id string) error
 	// Resolution is the interval at which curves are evaluated. Zero: 1 s.
 	Resolution time.Duration
+	// LogLimit is the number of newest entries that [Node.Log] keeps. Zero: all, or 1,000 with Kubeconfig. Negative: none.
+	LogLimit int
 	// Logger is the logger of the agent. Nil: no logs.
 	Logger *slog.Logger
 }
@@ -72,6 +77,9 @@ type Behavior struct {
 // withDefaults returns a copy of o with the defaults of zero fields.
 func (o Options) withDefaults() Options {
 	o.Name, o.Resolution = cmp.Or(o.Name, "node"), cmp.Or(o.Resolution, time.Second)
+	if o.LogLimit == 0 && o.Kubeconfig != "" {
+		o.LogLimit = clusterLogLimit
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

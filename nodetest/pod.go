@@ -4,6 +4,8 @@
 package nodetest
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,22 +66,54 @@ func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	return run
 }
 
-// simulatedPod returns a copy of a pod without the parts that a simulated container has no use for: its volumes are not mounted, and its probes
-// are exec probes, which its behavior answers. The command of such a probe is its kind: "http", "tcp" or "grpc".
+// simulatedPod returns a copy of a pod without the parts that a simulated container has no use for: its volumes are not mounted, and it has no
+// resource claims and no host aliases. Its probes and HTTP hooks are exec actions, which its behavior answers. The command of such an action is its
+// kind: "http", "tcp" or "grpc". The copy shares memory with pod, because a node of a cluster has both for each pod.
 func simulatedPod(pod *corev1.Pod) *corev1.Pod {
-	copied := pod.DeepCopy()
-	for _, list := range [][]corev1.Container{copied.Spec.InitContainers, copied.Spec.Containers} {
-		for i := range list {
-			c := &list[i]
-			c.VolumeMounts, c.VolumeDevices = nil, nil
-			for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
-				if p != nil && p.Exec == nil {
-					p.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{probeKind(p)}}}
-				}
-			}
+	copied := *pod
+	spec := &copied.Spec
+	spec.ResourceClaims, spec.HostAliases = nil, nil
+	spec.InitContainers, spec.Containers = simulatedContainers(spec.InitContainers), simulatedContainers(spec.Containers)
+	spec.EphemeralContainers = slices.Clone(spec.EphemeralContainers)
+	for i := range spec.EphemeralContainers {
+		c := &spec.EphemeralContainers[i]
+		c.VolumeMounts, c.VolumeDevices = nil, nil
+	}
+	return &copied
+}
+
+// simulatedContainers returns a copy of list for simulatedPod.
+func simulatedContainers(list []corev1.Container) []corev1.Container {
+	list = slices.Clone(list)
+	for i := range list {
+		c := &list[i]
+		c.VolumeMounts, c.VolumeDevices, c.Resources.Claims = nil, nil, nil
+		c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = simulatedProbe(c.LivenessProbe), simulatedProbe(c.ReadinessProbe), simulatedProbe(c.StartupProbe)
+		if c.Lifecycle != nil {
+			hooks := *c.Lifecycle
+			hooks.PostStart, hooks.PreStop = simulatedHook(hooks.PostStart), simulatedHook(hooks.PreStop)
+			c.Lifecycle = &hooks
 		}
 	}
-	return copied
+	return list
+}
+
+// simulatedProbe returns a probe like p that is an exec probe.
+func simulatedProbe(p *corev1.Probe) *corev1.Probe {
+	if p == nil || p.Exec != nil {
+		return p
+	}
+	copied := *p
+	copied.ProbeHandler = corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{probeKind(p)}}}
+	return &copied
+}
+
+// simulatedHook returns an exec hook in place of an HTTP hook.
+func simulatedHook(h *corev1.LifecycleHandler) *corev1.LifecycleHandler {
+	if h == nil || h.HTTPGet == nil {
+		return h
+	}
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"http"}}}
 }
 
 // probeKind returns the kind of a probe: "http", "tcp" or "grpc".

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 	"github.com/seed81659283/nodeagent/qos"
@@ -61,8 +60,7 @@ type PodSample struct {
 
 // Sample returns the usage of the node and of its pods now.
 func (n *Node) Sample() Sample {
-	pods := apiservertest.List[*corev1.Pod](n.api)
-	pods = slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != n.options.Name })
+	pods := n.listPods()
 	m := measurer{name: n.options.Name, kernel: n.kernel, containers: &n.runtime.containers}
 	return m.sample(n.ctx, n.Age(), pods)
 }

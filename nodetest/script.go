@@ -124,7 +124,7 @@ type scriptNode interface {
 	Inject(f Fault) (remove func())
 	RestartAgent(down time.Duration) error
 	Reboot(down time.Duration) error
-	CutNetwork(cut bool)
+	CutNetwork(cut bool) error
 	FillDisk(disk machine.DiskName, bytes int64)
 }
 

@@ -63,15 +63,9 @@ func (p *player) rebootNode(args []string) error {
 	return errors.Join(err, p.node.Reboot(d))
 }
 
-func (p *player) cutNetwork([]string) error {
-	p.node.CutNetwork(true)
-	return nil
-}
+func (p *player) cutNetwork([]string) error { return p.node.CutNetwork(true) }
 
-func (p *player) connectNetwork([]string) error {
-	p.node.CutNetwork(false)
-	return nil
-}
+func (p *player) connectNetwork([]string) error { return p.node.CutNetwork(false) }
 
 func (p *player) fillDisk(args []string) error {
 	amount, err := parseAmount(lastOf(args))

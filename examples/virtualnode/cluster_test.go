@@ -142,3 +142,51 @@ func TestClusterVirtualNodes(t *testing.T) {
 	c.runKubectl("", "delete", "deployment/web", "job/work", "--timeout=60s")
 	c.runKubectl("", "wait", "--for=delete", "pod", "-l", "app=web", "--timeout=60s")
 }
+
+const leaking = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: leak}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: leak}}
+  template:
+    metadata:
+      labels: {app: leak}
+      annotations: {nodetest/usage: "memory=ramp(64Mi,1200Mi,1m)"}
+    spec:
+      containers: [{name: main, image: "registry.invalid/none:1"}]
+`
+
+// The pods of a Deployment leak memory until their node evicts some of them. The controller manager taints the node, the ReplicaSet
+// replaces the evicted pods, and the replacements wait until the scheduler finds a second node for them.
+func TestClusterPressureMovesPodsToAnotherNode(t *testing.T) {
+	c := newCluster(t)
+	program.Start(t, "-kubeconfig", c.admin, "-memory", "2Gi", "-v", "n1")
+	c.runKubectl(leaking, "apply", "-f", "-")
+	c.runKubectl("", "rollout", "status", "deployment/leak", "--timeout=60s")
+	require.Equal(t, map[string]int{"n1": 3}, c.readyByNode("leak"))
+
+	exetest.Eventually(t, 3*limit, func() error {
+		taints := c.runKubectl("", "get", "node", "n1", "-o", "jsonpath={.spec.taints[*].key}")
+		if !strings.Contains(taints, corev1.TaintNodeMemoryPressure) {
+			return fmt.Errorf("node n1 has the taints %q", taints)
+		}
+		pods := c.runKubectl("", "get", "pods", "-l", "app=leak", "-o", `jsonpath={range .items[*]}{.spec.nodeName} {.status.phase} {.status.reason}{"\n"}{end}`)
+		if !strings.Contains(pods, "n1 Failed Evicted\n") || !strings.Contains(pods, " Pending \n") {
+			return fmt.Errorf("not both an evicted pod and one that waits for a node:\n%s", pods)
+		}
+		return nil
+	})
+	require.Contains(t, c.runKubectl("", "get", "events"), "The node was low on resource: memory.")
+
+	program.Start(t, "-kubeconfig", c.admin, "-memory", "16Gi", "-v", "n2")
+	exetest.Eventually(t, 3*limit, func() error {
+		byNode := c.readyByNode("leak")
+		if byNode["n1"]+byNode["n2"] != 3 || byNode["n1"] == 3 {
+			return fmt.Errorf("not all pods run, some of them on n2: %v", byNode)
+		}
+		return nil
+	})
+	t.Log(c.runKubectl("", "get", "pods", "-o", "wide"))
+}

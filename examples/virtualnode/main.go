@@ -1,101 +1,135 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Virtualnode runs any number of nodes of a cluster, whose pods run in the memory of this program, for tests of schedulers, controllers and
-// autoscalers. Node objects, leases, statuses and events are those of an agent; no container executes anything. A container starts at once and
-// is ready. Init containers exit with 0, containers of pods that are not restarted after -jobs, and containers of a pod with the annotation
-// virtualnode/exit-code with that code. Volumes, probes, hooks and resource claims of pods are left out.
+// Virtualnode runs any number of simulated nodes of a cluster in one process, for tests of schedulers, controllers and autoscalers. Each is a node
+// of package nodetest: an agent with all its engines on a model of a machine. No container executes anything. Node objects, leases, statuses and
+// events are those of an agent, which also probes containers, restarts them with a back-off and evicts pods.
 //
 //	virtualnode -kubeconfig admin.conf -cpu 8 -memory 16Gi n1 n2 n3
+//
+// Pods use nothing, unless the annotation nodetest/usage has their usage, such as "memory=ramp(64Mi,20Gi,5m)". A node that runs out of memory
+// or disk reports the pressure, and evicts pods.
+//
+// A container starts at once. Probes and lifecycle hooks succeed. Init containers exit with 0, and containers of pods that are not always restarted
+// exit with 0 after -jobs. The annotation virtualnode/exit-code of a pod makes its containers exit after -jobs with this code. Resource
+// claims of pods are ignored.
 //
 // The Node objects stay in the cluster when the program ends. Pods are started anew the next time.
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"log"
 	"log/slog"
 	"net/netip"
 	"os/signal"
 	"slices"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/seed81659283/nodeagent/agent"
-	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/nodestatus"
-	"github.com/seed81659283/nodeagent/nodestatus/machine"
+	"github.com/seed81659283/nodeagent/nodetest"
+	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// node is a virtual node.
-type node struct {
-	jobs time.Duration // run time of a container that is not restarted
-	pods sync.Map      // *corev1.Pod by UID
+// settings are the flags, which all nodes have in common.
+type settings struct {
+	kubeconfig string
+	cpus, pods int
+	memory     int64
+	jobs       time.Duration // run time of a container that exits
+	verbose    bool
 }
 
 func main() {
+	var s settings
 	memory := resource.QuantityValue{Quantity: resource.MustParse("16Gi")}
-	kubeconfig := flag.String("kubeconfig", "", "`file` of a user who may be all of these nodes: system:node:NAME, or an administrator")
-	cpus, pods := flag.Int("cpu", 4, "processors of each node"), flag.Int("pods", nodestatus.DefaultMaxPods, "pods that each node may have")
-	jobs, verbose := flag.Duration("jobs", 5*time.Second, "how long a container runs that is not restarted"), flag.Bool("v", false, "log the events of the nodes")
+	flag.StringVar(&s.kubeconfig, "kubeconfig", "", "`file` of a user who may be all of these nodes: system:node:NAME, or an administrator")
+	flag.IntVar(&s.cpus, "cpu", 4, "processors of each node")
+	flag.IntVar(&s.pods, "pods", nodestatus.DefaultMaxPods, "pods that each node may have")
+	flag.DurationVar(&s.jobs, "jobs", 5*time.Second, "how long a container runs that is not restarted")
+	flag.BoolVar(&s.verbose, "v", false, "log the events of the nodes")
 	flag.Var(&memory, "memory", "memory of each node")
 	flag.Parse()
-	if *kubeconfig == "" || flag.NArg() == 0 {
+	if s.memory = memory.Value(); s.kubeconfig == "" || flag.NArg() == 0 {
 		log.Fatal("virtualnode: -kubeconfig and the names of nodes are required")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	var wg sync.WaitGroup
-	for i, name := range flag.Args() {
-		n, info := &node{jobs: *jobs}, machine.Info{MachineID: name, SystemUUID: name, BootID: name, OSImage: "Memory", CPUs: *cpus, Memory: memory.Value(), RootFS: 100 << 30}
-		host := nodestatus.Fixed{Info: info, IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)})}}
-		c, o := agent.Config{}, agent.Options{Machine: host, Hosts: host, Transform: n.simplifyPod, Ephemeral: true, Logger: slog.New(slog.DiscardHandler)}
-		c.Node.NodeName, c.Node.NodeIPs, c.Node.Kubeconfig = name, host.IPs, *kubeconfig
-		c.Kubelet.EnableServer, c.Kubelet.MaxPods = new(bool), int32(*pods)
-		if *verbose {
-			o.Logger = slog.With("virtual", name)
-		}
-		o.Runtime = critest.New(critest.Options{Script: n.scriptFor, PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24)})
-		o.Hooks.Lifecycle.PodRemoved = func(pod cri.PodIdentity) { n.pods.Delete(pod.UID) }
-		a, err := agent.New(ctx, c, o)
-		if err != nil {
-			log.Fatal("virtualnode: ", err)
-		}
-		wg.Go(func() {
-			if err := a.Run(ctx); err != nil {
-				log.Fatal("virtualnode: ", err)
-			}
-		})
+	if err := s.runNodes(ctx, flag.Args()); err != nil {
+		log.Fatal("virtualnode: ", err)
 	}
-	wg.Wait()
 }
 
-// simplifyPod returns a pod without the parts that the in-memory runtime does not implement. It stores the original pod for
-// scriptFor.
-func (n *node) simplifyPod(pod *corev1.Pod) *corev1.Pod {
-	n.pods.Store(string(pod.UID), pod)
-	return lifecycletest.SimplifyPod(pod)
+// runNodes runs the nodes until ctx ends or one of them fails. It returns the first error.
+func (s *settings) runNodes(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(names))
+	for i, name := range names {
+		go func() {
+			err := s.runNode(ctx, i, name)
+			if err != nil {
+				err = fmt.Errorf("node %s: %w", name, err)
+				cancel()
+			}
+			ended <- err
+		}()
+	}
+	var first error
+	for range names {
+		first = cmp.Or(first, <-ended)
+	}
+	return first
 }
 
-// scriptFor returns the script of a container: the container runs until it is stopped, or exits by itself.
-func (n *node) scriptFor(c *cri.ContainerConfig) critest.Script {
-	found, _ := n.pods.Load(c.Labels[cri.LabelPodUID])
-	pod, _ := found.(*corev1.Pod)
-	i := slices.IndexFunc(pod.Spec.InitContainers, func(init corev1.Container) bool { return init.Name == c.Name })
+// runNode runs the node with this name and number until ctx ends or it fails.
+func (s *settings) runNode(ctx context.Context, i int, name string) error {
+	o := nodetest.Options{
+		Name: name, Kubeconfig: s.kubeconfig, Machine: machine.Spec{CPUs: s.cpus, Memory: s.memory}, Behave: s.behave, LogLimit: -1,
+		PodCIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i/256), byte(i), 0}), 24),
+		Latency: func(string, string) time.Duration { return 0 },
+	}
+	o.Config.Node.NodeIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 87, byte(i >> 8), byte(i)})}
+	o.Config.Kubelet.MaxPods = int32(s.pods)
+	if s.verbose {
+		o.Logger = slog.With("virtual", name)
+	}
+	n, err := nodetest.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.Wait(), n.Close())
+}
+
+// behave returns the behavior of a container that exits, with the usage in the annotations of its pod. ok is false for a container that runs
+// until it is stopped.
+func (s *settings) behave(pod *corev1.Pod, container string) (b nodetest.Behavior, ok bool) {
+	i := slices.IndexFunc(pod.Spec.InitContainers, func(init corev1.Container) bool { return init.Name == container })
 	code, err := strconv.ParseInt(pod.Annotations["virtualnode/exit-code"], 10, 32)
+	exit := &critest.Exit{After: s.jobs, Code: int32(code)}
 	switch {
 	case i >= 0 && pod.Spec.InitContainers[i].RestartPolicy == nil:
-		return critest.ExitAfter(0, 0)
+		exit = &critest.Exit{}
 	case i >= 0, err != nil && pod.Spec.RestartPolicy == corev1.RestartPolicyAlways:
-		return critest.Script{}
+		return b, false
 	}
-	return critest.ExitAfter(n.jobs, int32(code))
+	usage, named := pod.Annotations[nodetest.AnnotationUsage+"."+container]
+	if !named {
+		usage = pod.Annotations[nodetest.AnnotationUsage]
+	}
+	if b, err = nodetest.ParseBehavior(usage, 0); err != nil {
+		return nodetest.Behavior{StartError: fmt.Errorf("annotation %s: %w", nodetest.AnnotationUsage, err)}, true
+	}
+	b.Exit = cmp.Or(b.Exit, exit)
+	return b, true
 }

@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import "github.com/seed81659283/nodeagent/internal/sleep"
+
+// isIdle reports whether the machine stays as it is until a process starts: no process has a curve.
+func (k *kernel) isIdle() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.isIdleLocked()
+}
+
+// isIdleLocked does the work of isIdle. k.mu is held.
+func (k *kernel) isIdleLocked() bool {
+	if k.observed {
+		return false
+	}
+	for _, p := range k.processes {
+		if !p.usage.isZero() {
+			return false
+		}
+	}
+	return k.machine.Settled()
+}
+
+// keepAwake makes run wake up in each interval from now on.
+func (k *kernel) keepAwake() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.observed = true
+	sleep.Wake(k.woken)
+}
+
+// isZero reports whether u has no curve.
+func (u *Usage) isZero() bool {
+	return u.CPU == nil && u.Memory == nil && u.Cache == nil && u.Tasks == nil && u.Layer == nil && u.Logs == nil && len(u.Volumes) == 0
+}
