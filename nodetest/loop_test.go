@@ -177,7 +177,9 @@ func TestPodsSurviveAClockThatJumps(t *testing.T) {
 			ready.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
 				InitialDelaySeconds: 5, PeriodSeconds: 5, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}},
 			}
-			require.NoError(t, l.Add(nodetest.NewPod("crash", nodetest.Resources{}, "exit=1@1m"), ready, nodetest.NewPod("leak", nodetest.Resources{}, "memory=ramp(0,8Gi,30m)")))
+			crash := nodetest.NewPod("crash", nodetest.Resources{}, "exit=1@1m")
+			crash.Spec.Priority = new(int32(2_000_000_000)) // critical: while it waits for a restart it is not measured, and would be evicted first
+			require.NoError(t, l.Add(crash, ready, nodetest.NewPod("leak", nodetest.Resources{}, "memory=ramp(0,8Gi,30m)")))
 			l.Advance(2*time.Minute + 5*time.Second) // crash waits for its back-off
 
 			l.JumpClock(jump)

@@ -69,7 +69,8 @@ func diskAmounts(now time.Time, u machine.DiskUsage) (bytes, inodes *stats.Amoun
 		&stats.Amount{Time: now, Capacity: u.Inodes, Available: u.Inodes - u.UsedInodes}
 }
 
-// Summary measures the pods.
+// Summary measures the pods with a running container, as stats.Collector. A pod whose containers wait for a restart is not measured, and is evicted
+// first.
 func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	m.kernel.advance()
 	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: m.name}}
@@ -77,13 +78,17 @@ func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	containers := m.containers.copyContainers()
 	for _, id := range slices.Sorted(maps.Keys(containers)) {
 		c := containers[id]
+		usage, err := m.kernel.machine.Cgroups().Stats(ctx, c.cgroup)
+		if err != nil { // it has exited
+			continue
+		}
 		p := byPod[c.pod.UID]
 		if p == nil {
 			p = &statsapi.PodStats{PodRef: statsapi.PodReference{Name: c.pod.Name, Namespace: c.pod.Namespace, UID: c.pod.UID}}
 			byPod[c.pod.UID] = p
 			m.measurePod(ctx, p, c.cgroup.Parent())
 		}
-		p.Containers = append(p.Containers, m.measureContainer(ctx, id, c))
+		p.Containers = append(p.Containers, m.measureContainer(id, c, &usage))
 	}
 	for _, uid := range slices.Sorted(maps.Keys(byPod)) {
 		summary.Pods = append(summary.Pods, *byPod[uid])
@@ -104,12 +109,9 @@ func (m *measurer) measurePod(ctx context.Context, p *statsapi.PodStats, cgroup 
 	}
 }
 
-// measureContainer returns the usage of a container.
-func (m *measurer) measureContainer(ctx context.Context, id string, c *simulatedContainer) statsapi.ContainerStats {
-	stats := statsapi.ContainerStats{Name: c.name}
-	if s, err := m.kernel.machine.Cgroups().Stats(ctx, c.cgroup); err == nil {
-		stats.CPU, stats.Memory = m.cpuStats(&s), m.memoryStats(&s)
-	}
+// measureContainer returns the usage of a container, whose cgroup has this usage.
+func (m *measurer) measureContainer(id string, c *simulatedContainer, usage *cgroups.Stats) statsapi.ContainerStats {
+	stats := statsapi.ContainerStats{Name: c.name, CPU: m.cpuStats(usage), Memory: m.memoryStats(usage)}
 	for _, f := range m.kernel.machine.Files(id) {
 		switch f.Directory {
 		case layerDirectory:

@@ -107,6 +107,17 @@ func TestProbesAreAnsweredByTheBehavior(t *testing.T) {
 	})
 }
 
+// The collector of a real node measures pods with a running container only, and a pod that is not measured is evicted first, as in the kubelet.
+func TestPodThatWaitsForARestartIsEvictedFirst(t *testing.T) {
+	runNode(t, nodetest.Options{Machine: machine.Spec{Memory: 4 << 30}}, func(t *testing.T, n *nodetest.Node) {
+		crash := nodetest.NewPod("crash", nodetest.Resources{Memory: "100Mi"}, "memory=1Mi exit=1@1s")
+		crash.Spec.Priority = new(int32(1000))
+		require.NoError(t, n.Add(crash, nodetest.NewPod("leak", nodetest.Resources{}, "memory=ramp(0,8Gi,20m)")))
+		n.Advance(20 * time.Minute)
+		assert.Equal(t, []string{"default/crash", "default/leak"}, n.Log().Evicted())
+	})
+}
+
 func TestPodExitsAndTerminates(t *testing.T) {
 	runNode(t, nodetest.Options{}, func(t *testing.T, n *nodetest.Node) {
 		job := nodetest.NewPod("job", nodetest.Resources{}, "cpu=1 exit=0@30s")
