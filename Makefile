@@ -109,11 +109,14 @@ kernel-model: $(LAB)
 	@$(LAB) deps; $(UML) true; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -v -run='^TestIntegrationKernel' ./nodetest/machine
 
-# Compares a simulated node of nodetest with an agent on a real kernel, with its own processes as pods: victims of evictions, their times, and CPU time.
-# Takes a quarter of an hour.
+# Compares a simulated node of nodetest with an agent on a real kernel, with its own processes as pods: victims of evictions, their times, OOM kills,
+# CPU time and throttled time. Takes twenty minutes.
+node-model: export VM_TIMEOUT = 3600
+node-model: export VM_RW = $(CURDIR)/.lab/vm/files
+node-model: export NODETEST_FILES = $(CURDIR)/.lab/vm/files
 node-model: $(LAB)
-	@$(LAB) deps; $(UML) true; \
-	VM_TIMEOUT=3600 go test -count=1 -timeout=30m -exec $(UML) -v -run='^TestIntegrationNode' ./nodetest
+	@mkdir -p .lab/vm/files; $(LAB) deps; $(UML) true; \
+	go test -count=1 -timeout=60m -exec $(UML) -v -run='^TestIntegrationNode' ./nodetest
 
 # Compares the kubelet's code with this library on generated pods. Builds much of the kubelet, which takes minutes the first time.
 conformance:

@@ -4,6 +4,7 @@
 package nodetest_test
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"testing"
@@ -15,8 +16,9 @@ import (
 // process of real containers.
 func TestMain(m *testing.M) {
 	process.Main()
-	if usage := os.Getenv(workerVariable); usage != "" {
-		work(usage)
+	if usage, isWorker := os.LookupEnv(workerVariable); isWorker {
+		fmt.Fprintln(os.Stderr, runWorker(usage, os.Getenv(workerFile)))
+		os.Exit(1)
 	}
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())

@@ -6,19 +6,13 @@ package nodetest_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
-	"maps"
-	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,359 +20,235 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/agent"
-	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cgroups"
-	"github.com/seed81659283/nodeagent/cgroups/driver"
-	"github.com/seed81659283/nodeagent/cri"
-	"github.com/seed81659283/nodeagent/cri/process"
-	"github.com/seed81659283/nodeagent/lifecycle/podevents"
-	"github.com/seed81659283/nodeagent/nodestatus"
 	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodetest"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
-	"github.com/seed81659283/nodeagent/stats"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
-// The simulated node agrees with an agent on a real kernel in at least so many of the generated scenarios.
 const (
-	realScenarios = 20
-	realMustAgree = 18
-	realDuration  = 40 * time.Second
-	// realTolerance is how far the times of an eviction may differ: half of the interval between two observations of the kubelet. The processes of a
-	// real node grow late while others use its only CPU.
-	realTolerance = 5 * time.Second
-	// startCPU is the CPU time in which User Mode Linux starts the program of a pod.
-	startCPU = 1500 * time.Millisecond
+	scenarios       = 20
+	mustAgree       = 18
+	scenarioSeconds = 40
+	tick            = 10 * time.Millisecond // of User Mode Linux
+	// disturbedAfter is a delay of a timer after which a scenario is repeated once: the VM had no CPU of the host.
+	disturbedAfter = 2 * time.Second
+	// closeMemory is the noise of available memory. A scenario that differs is shown with this much more and less: it may be a close decision.
+	closeMemory = 6 << 20 // bytes
 )
 
-// realNode is an agent with the embedded runtime on the cgroups of this kernel. Its pods are processes of the test program.
-type realNode struct {
-	cgroups   *driver.Driver
-	memory    int64 // capacity
-	available int64 // without pods
-	base      int64 // memory of a process that uses nothing
-	perPod    int64 // memory that a pod takes outside of its cgroup: that of the shim, and of the kernel
+// overhead is the memory of real processes that a simulated node does not have.
+type overhead struct {
+	worker int64 // bytes of a worker before it grows, in the cgroup of its pod
+	shim   int64 // bytes of the shim of a container, outside of the pods
 }
 
-// openRealNode opens cgroup v2 of this kernel. The test is skipped where there is none, as outside of hack/vm.
-func openRealNode(t *testing.T) *realNode {
-	t.Helper()
-	if os.Getuid() != 0 || os.Getenv("IN_TEST_VM") == "" {
-		t.Skip("needs a kernel with cgroup v2 of its own, see hack/vm: make node-model")
+// The same pods run under package agent on this kernel, as real processes, and in a simulated node with the available memory, the start times of the
+// workers, the CPU time of the system and the options of the real one. Both agree on the pods that are evicted, their order and times, on OOM kills,
+// and on CPU time and throttled time of pods with a limit.
+//
+// The simulated processes have, in addition, the memory of a real worker; that of the shims and of the agent is Options.System.
+//
+// The run of 27 November 2026 on User Mode Linux 6.1 with one CPU and 1 GiB, on a host with two busy CPUs (load average 7 to 12), failed: 16 of 20
+// scenarios agree in all aspects, fewer than 18.
+//
+//   - Victims and their order: 18. 33 evictions, whose times differ by 0.4 s, at most 5.1 s, and 1.3 s without scenario 4.
+//   - OOM kills: 18, and 8 of the 10 scenarios that have any.
+//   - Only five pods had a CPU limit: CPU time of four is within 10 %, the other differs by 11 %; throttled time of three, the others by 20 and 35 %.
+//   - Scenario 1 agrees, but differed in a later run: without a second eviction the model has 1 MiB more than the threshold.
+//   - Scenario 4: a pod reaches its limit 0.3 s before its eviction. The model agrees with 6 MiB less.
+//   - Scenario 10: the model evicts a pod that waits for its restart, as it is not measured. The real node did not: stats.Collector lists the runtime
+//     every 10 s, and measures a pod that has exited since then. It is not proved that the list was so old in this run.
+//   - Scenario 17: the victim with 6 MiB less; CPU time and throttled time differ anyway, like in scenario 16. The cause is not known; the busy host
+//     is likely.
+func TestIntegrationNodeAgreesWithReality(t *testing.T) {
+	files := os.Getenv("NODETEST_FILES")
+	if os.Getuid() != 0 || os.Getenv("IN_TEST_VM") == "" || files == "" {
+		t.Skip("needs a kernel with cgroup v2 of its own and a directory NODETEST_FILES on a disk: make node-model")
 	}
-	n := &realNode{}
-	var err error
-	n.cgroups, err = driver.Open(t.Context(), driver.Options{})
-	require.NoError(t, err)
-	program, err := os.Open(os.Args[0]) // into the page cache of this process, and not of the first pod
-	require.NoError(t, err)
-	defer program.Close()
-	_, err = io.Copy(io.Discard, program)
-	require.NoError(t, err)
-	n.measureMemory(t)
-	n.calibrate(t)
+	cost := measureOverhead(t, files)
+	t.Logf("overhead: %.1f MiB per worker, %.1f MiB per shim", mib(cost.worker), mib(cost.shim))
+	var total agreement
+	first := readNumber(t, "NODETEST_FIRST", 0)
+	for seed := first; seed < first+readNumber(t, "NODETEST_SCENARIOS", scenarios); seed++ {
+		s := generateScenario(seed)
+		real := runReal(t, s, cost, files)
+		if real.late > disturbedAfter {
+			t.Logf("scenario %d was disturbed: a timer was late by %v; it is repeated", seed, real.late)
+			real = runReal(t, s, cost, files)
+		}
+		model := runModel(t, s, cost, real, 0)
+		c := compare(&s, real, model)
+		total.add(c)
+		t.Log(c.row)
+		if !c.agrees() {
+			t.Logf("scenario %d differs\n  %s\n%s\n%s", seed, s.String(), real.series("real"), model.series("model"))
+			for _, less := range []int64{-closeMemory, closeMemory} {
+				c := compare(&s, real, runModel(t, s, cost, real, less))
+				t.Logf("with %d MiB less in the model: %s", less>>20, c.row)
+			}
+		}
+	}
+	t.Log(total.String())
+	for aspect, agreed := range total.aspects() {
+		assert.GreaterOrEqual(t, agreed, min(mustAgree, total.scenarios*mustAgree/scenarios), aspect)
+	}
+}
+
+// readNumber returns the number in an environment variable, or missing if it is not set.
+func readNumber(t *testing.T, variable string, missing uint64) uint64 {
+	t.Helper()
+	text, ok := os.LookupEnv(variable)
+	if !ok {
+		return missing
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	require.NoError(t, err, variable)
 	return n
 }
 
-// calibrate measures what idle pods take outside of their cgroups.
-func (n *realNode) calibrate(t *testing.T) {
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+// measureOverhead measures what three workers that do not grow need.
+func measureOverhead(t *testing.T, files string) (cost overhead) {
 	t.Helper()
-	const pods = 3
-	s := &realScenario{threshold: 1 << 20}
-	for i := range pods {
-		s.pods = append(s.pods, nodetest.NewPod(fmt.Sprint("idle-", i), nodetest.Resources{Memory: "1Mi"}, "memory=0"))
+	files, err := os.MkdirTemp(files, "idle-")
+	require.NoError(t, err)
+	defer os.RemoveAll(files)
+	n := startRealNode(t, agent.Config{})
+	defer n.stop(t)
+	settle()
+	before := n.availableMemory(t)
+	var pods []*corev1.Pod
+	for i := range 3 {
+		pods = append(pods, nodetest.NewPod(fmt.Sprint("idle", i), nodetest.Resources{}, "memory=0"))
 	}
-	idle := n.run(t, s)
-	sizes := slices.Sorted(maps.Values(idle.workingSet))
-	require.Len(t, sizes, pods)
-	n.base = sizes[pods/2]
-	n.perPod = max(0, (idle.before-idle.available)/pods-n.base)
+	n.add(t, files, pods...)
+	time.Sleep(10 * time.Second)
+	settle()
+	after := n.availableMemory(t)
+	for _, p := range pods {
+		s, err := n.cgroups.Stats(t.Context(), cgroupOf(p))
+		require.NoError(t, err)
+		cost.worker += workingSetOf(&s) / 3
+	}
+	cost.shim = max((before-after)/3-cost.worker, 0)
+	return cost
 }
 
-// openRuntime opens the embedded runtime, which an agent closes at its end, and its measurements.
-func (n *realNode) openRuntime(t *testing.T) (*process.Runtime, *stats.Collector) {
-	t.Helper()
-	dir := t.TempDir()
-	r, err := process.Open(filepath.Join(dir, "processes"), process.Options{Cgroups: n.cgroups})
-	require.NoError(t, err)
-	c, err := stats.New(n.cgroups, r, stats.Options{NodeName: "node", Root: dir, LogRoot: dir})
-	require.NoError(t, err)
-	return r, c
-}
-
-// measureMemory measures the memory of the node without pods.
-func (n *realNode) measureMemory(t *testing.T) {
-	t.Helper()
-	r, collector := n.openRuntime(t)
-	defer r.Close()
-	signals, err := collector.Signals(t.Context())
-	require.NoError(t, err)
-	n.memory, n.available = signals.Memory.Capacity, n.availableMemory(t, collector)
-}
-
-// availableMemory returns the signal memory.available. The memory that this process does not use is returned first.
-func (n *realNode) availableMemory(t *testing.T, collector *stats.Collector) int64 {
-	t.Helper()
+// settle frees the unused memory of this process and waits until the agent is idle.
+func settle() {
+	time.Sleep(3 * time.Second)
 	debug.FreeOSMemory()
-	s, err := collector.Signals(t.Context())
+}
+
+// cgroupOf returns the cgroup of a pod.
+func cgroupOf(pod *corev1.Pod) cgroups.Path {
+	return cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
+}
+
+// runReal runs the scenario as processes of this kernel.
+func runReal(t *testing.T, s scenario, cost overhead, files string) *outcome {
+	t.Helper()
+	files, err := os.MkdirTemp(files, "scenario-")
 	require.NoError(t, err)
-	if s.MemAvailable != nil {
-		return min(s.Memory.Available, s.MemAvailable.Available)
-	}
-	return s.Memory.Available
-}
-
-// evicted is an eviction of a pod, at a time since the start of the scenario.
-type evicted struct {
-	pod string
-	at  time.Duration
-}
-
-// outcome is the result of a scenario.
-type outcome struct {
-	started           map[string]time.Duration // of a real node: when the processes of the pods began
-	evicted           []evicted
-	oom               []string
-	before, available int64                      // bytes of memory available to a real node before its pods and at the end
-	workingSet        map[string]int64           // of the pods of a real node that run at the end
-	cpu               map[string]cgroups.CPUStat // of the pods that run at the end
-}
-
-// options returns the options of a node for a scenario, with this much available memory before its pods.
-func (n *realNode) options(s *realScenario, available int64) nodetest.Options {
-	o := nodetest.Options{Machine: machine.Spec{CPUs: runtime.NumCPU(), Memory: n.memory, Tick: 10 * time.Millisecond}}
-	o.System.Memory = nodetest.Constant(float64(n.memory - available + int64(len(s.pods))*n.perPod))
-	o.Config.Kubelet.EvictionHard = map[string]string{"memory.available": fmt.Sprint(s.threshold), "nodefs.available": "1%", "nodefs.inodesFree": "1%"}
+	defer os.RemoveAll(files)
+	info, err := hardware.Read(os.DirFS("/"))
+	require.NoError(t, err)
+	debug.FreeOSMemory()
+	probe := &realNode{}
+	probe.cgroups = openCgroups(t)
+	idle := probe.availableMemory(t) - int64(len(s.pods))*(cost.worker+cost.shim)
+	config := s.config(idle)
+	n := startRealNode(t, config)
+	defer n.stop(t)
+	settle()
+	o := &outcome{config: config, capacity: info.Memory, available: n.availableMemory(t), began: n.age()}
+	late := watchTimers(t)
+	n.add(t, files, s.pods...)
+	o.watch(t.Context(), n.cgroups, s.pods)
+	o.late = late()
+	o.begins = n.readBegins(t, files, s.pods, o.began)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o.log, o.interval = n.log, n.longest
 	return o
 }
 
-// run runs the scenario as real processes.
-func (n *realNode) run(t *testing.T, s *realScenario) (result outcome) {
+// runModel runs the scenario in a simulated node, with less bytes of available memory than the real one.
+func runModel(t *testing.T, s scenario, cost overhead, real *outcome, less int64) *outcome {
 	t.Helper()
-	server := apiservertest.NewServer(apiservertest.Options{})
-	defer server.Close()
-	config := n.options(s, n.available).Config
-	config.Node.NodeName, config.Node.ParallelStarts = "node", 100
-	config.Kubelet.ClusterDNS = []string{"10.96.0.10"}
-	r, collector := n.openRuntime(t)
-	host := nodestatus.Fixed{Info: hardware.Info{MachineID: "m", SystemUUID: "m", BootID: "b", CPUs: runtime.NumCPU(), Memory: n.memory, RootFS: 10 << 30}}
-	files := t.TempDir()
-	var agentLog lockedBuffer
-	var mu sync.Mutex
-	began := time.Now()
-	result.started = map[string]time.Duration{}
-	o := agent.Options{
-		Logger: slog.New(slog.NewTextHandler(&agentLog, nil)), Runtime: r, Machine: host, Hosts: host, Ephemeral: true, API: server.Config(), Cgroups: n.cgroups, Measurer: collector,
+	options := nodetest.Options{
+		Name: nodeName, Config: real.config, Resolution: workerTick, Machine: machine.Spec{CPUs: runtime.NumCPU(), Memory: real.capacity, Tick: tick},
+		System: nodetest.Usage{
+			CPU: nodetest.Constant(real.systemCPU()), Memory: nodetest.Constant(float64(real.capacity - real.available + int64(len(s.pods))*cost.shim + less)),
+		},
+		Behave: func(pod *corev1.Pod, _ string) (nodetest.Behavior, bool) {
+			b, err := nodetest.ParseBehavior(pod.Annotations[nodetest.AnnotationUsage], 0)
+			b.Usage.Memory = nodetest.Sum(b.Usage.Memory, nodetest.Constant(float64(cost.worker)))
+			return b, err == nil
+		},
+		Latency: real.latency,
 	}
-	o.Hooks.Event = func(pod cri.PodIdentity, e podevents.Event, _ map[string]string) {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.Reason == "Evicted" {
-			result.evicted = append(result.evicted, evicted{pod.Name, time.Since(began)})
+	o := &outcome{capacity: real.capacity, begins: real.begins}
+	synctest.Test(t, func(t *testing.T) {
+		n := nodetest.New(t, options)
+		n.Advance(3 * time.Second)
+		o.began = n.Age()
+		require.NoError(t, n.Add(s.pods...))
+		o.watch(t.Context(), modelReader{n}, s.pods)
+		o.log = n.Log()
+	})
+	return o
+}
+
+// latency returns the latency of a call to the runtime with which a worker of the simulated node begins when that of the real one has begun. A
+// container begins after half of the latency of its start.
+func (o *outcome) latency(op, id string) time.Duration {
+	switch op {
+	case "RunPodSandbox":
+		if begins := o.begins[id]; len(begins) > 0 {
+			return begins[0]
 		}
+	case "StartContainer":
+		uid, attempt, _ := strings.Cut(id, "-main-")
+		k, err := strconv.Atoi(attempt)
+		created := o.log.Match("default/"+uid, nodetest.KindEvent, "Created")
+		if err != nil || k == 0 || k >= min(len(o.begins[uid]), len(created)) {
+			return 0
+		}
+		return 2 * (o.begins[uid][k] - created[k].At + o.began)
 	}
+	return 3 * time.Millisecond
+}
+
+// modelReader reads the machine of a simulated node.
+type modelReader struct{ node *nodetest.Node }
+
+// Stats returns the usage of the cgroup p.
+func (r modelReader) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, error) {
+	return r.node.Machine().Cgroups().Stats(ctx, p)
+}
+
+// Children returns the names of the cgroups below p.
+func (r modelReader) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
+	return r.node.Machine().Cgroups().Children(ctx, p)
+}
+
+// watchTimers measures by how much a timer is late at most, until the returned function is called.
+func watchTimers(t *testing.T) (stop func() time.Duration) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	a, err := agent.New(ctx, config, o)
-	require.NoError(t, err)
-	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	time.Sleep(2 * time.Second)
-	result.before = n.availableMemory(t, collector)
-	began = time.Now()
-	for _, pod := range s.pods {
-		pod = pod.DeepCopy()
-		pod.Spec.NodeName = "node"
-		c := &pod.Spec.Containers[0]
-		c.Command = []string{os.Args[0]}
-		c.Env = []corev1.EnvVar{
-			{Name: workerVariable, Value: pod.Annotations[nodetest.AnnotationUsage]}, {Name: beganVariable, Value: filepath.Join(files, pod.Name)},
+	result := make(chan time.Duration, 1)
+	go func() {
+		var late time.Duration
+		for ctx.Err() == nil {
+			began := time.Now()
+			time.Sleep(100 * time.Millisecond)
+			late = max(late, time.Since(began)-100*time.Millisecond)
 		}
-		require.NoError(t, server.Put(pod))
-	}
-	time.Sleep(time.Until(began.Add(realDuration)))
-	result.available = n.availableMemory(t, collector)
-	result.cpu, result.workingSet = map[string]cgroups.CPUStat{}, map[string]int64{}
-	for _, pod := range s.pods {
-		text, err := os.ReadFile(filepath.Join(files, pod.Name))
-		require.NoError(t, err, "%s", &agentLog)
-		nanoseconds, err := strconv.ParseInt(string(text), 10, 64)
-		require.NoError(t, err)
-		result.started[pod.Name] = time.Unix(0, nanoseconds).Sub(began)
-		path := cgroups.PodPath("", s.class(pod), string(pod.UID))
-		children, _ := n.cgroups.Children(ctx, path) // an evicted pod has none
-		for _, c := range children {
-			if st, err := n.cgroups.Stats(ctx, path.Join(c)); err == nil && st.Pids.Current > 0 {
-				result.cpu[pod.Name] = st.CPU
-				result.workingSet[pod.Name] = int64(st.Memory.Current - st.Memory.Stat.InactiveFile)
-			}
-		}
-		result.oom = append(result.oom, oomKilled(server, pod.Name)...)
-	}
-	for _, pod := range s.pods {
-		if p, ok := apiservertest.Get[*corev1.Pod](server, "default", pod.Name); ok {
-			require.NoError(t, server.Delete(p, new(int64(1))))
-		}
-	}
-	removed := func() bool { return len(apiservertest.List[*corev1.Pod](server)) == 0 }
-	require.Eventually(t, removed, time.Minute, 100*time.Millisecond, "%s", &agentLog)
-	cancel()
-	require.NoError(t, <-ended)
-	mu.Lock()
-	defer mu.Unlock()
-	return result
-}
-
-// oomKilled returns the name of a pod whose container the OOM killer has ended.
-func oomKilled(server *apiservertest.Server, name string) []string {
-	p, ok := apiservertest.Get[*corev1.Pod](server, "default", name)
-	if !ok {
-		return nil
-	}
-	for _, c := range p.Status.ContainerStatuses {
-		for _, s := range []corev1.ContainerState{c.State, c.LastTerminationState} {
-			if s.Terminated != nil && s.Terminated.Reason == "OOMKilled" {
-				return []string{name}
-			}
-		}
-	}
-	return nil
-}
-
-// simulatedStart is how long a simulated pod takes to start. A real one takes longer while the kernel loads its program.
-const simulatedStart = 400 * time.Millisecond
-
-// simulate runs the scenario with a Loop, whose pods start when those of the real node have started. Each process has the memory of a real one that
-// uses nothing, too.
-func (n *realNode) simulate(t *testing.T, s *realScenario, real *outcome) (result outcome) {
-	t.Helper()
-	o := n.options(s, real.before)
-	o.Behave = func(pod *corev1.Pod, _ string) (nodetest.Behavior, bool) {
-		b, err := nodetest.ParseBehavior(pod.Annotations[nodetest.AnnotationUsage], 0)
-		assert.NoError(t, err)
-		b.Usage.Memory = nodetest.Sum(b.Usage.Memory, nodetest.Constant(float64(n.base)))
-		return b, true
-	}
-	l, err := nodetest.NewLoop(t.Context(), o)
-	require.NoError(t, err)
-	for _, pod := range s.startOrder(real.started) {
-		l.Advance(real.started[pod.Name] - simulatedStart - l.Age())
-		require.NoError(t, l.Add(pod))
-	}
-	l.Advance(realDuration - l.Age())
-	for _, e := range l.Log().Match("", nodetest.KindEvent, "Evicted") {
-		result.evicted = append(result.evicted, evicted{strings.TrimPrefix(e.Pod, "default/"), e.At})
-	}
-	result.cpu = map[string]cgroups.CPUStat{}
-	for _, pod := range s.pods {
-		if st, err := l.Stats(pod.Name); err == nil && st.Pids.Current > 0 {
-			result.cpu[pod.Name] = st.CPU
-		}
-		if len(l.Log().Match("default/"+pod.Name, nodetest.KindOOM, "")) > 0 {
-			result.oom = append(result.oom, pod.Name)
-		}
-	}
-	return result
-}
-
-// difference returns how two outcomes of a scenario differ, or "".
-func difference(real, model *outcome) string {
-	names := func(list []evicted) (pods []string) {
-		for _, e := range list {
-			pods = append(pods, e.pod)
-		}
-		return pods
-	}
-	switch {
-	case !slices.Equal(names(real.evicted), names(model.evicted)):
-		return "victims"
-	case !slices.Equal(real.oom, model.oom):
-		return "OOM kills"
-	}
-	for i := range real.evicted {
-		if (real.evicted[i].at - model.evicted[i].at).Abs() > realTolerance {
-			return "time of " + real.evicted[i].pod
-		}
-	}
-	for pod, m := range model.cpu {
-		r, runs := real.cpu[pod]
-		if m.Usage > 0 && (!runs || !isNear(r.Usage, m.Usage)) {
-			return "CPU time of " + pod
-		}
-	}
-	return ""
-}
-
-// isNear reports whether two CPU times in nanoseconds differ by at most 10 %, or by startCPU.
-func isNear(a, b uint64) bool {
-	low, high := float64(min(a, b)), float64(max(a, b))
-	return high-low <= max(0.1*high, float64(startCPU))
-}
-
-// show formats an outcome for the log.
-func (o *outcome) show() string {
-	var b strings.Builder
-	for _, e := range o.evicted {
-		fmt.Fprintf(&b, "%s evicted after %.1f s, ", e.pod, e.at.Seconds())
-	}
-	for _, pod := range o.oom {
-		fmt.Fprintf(&b, "%s killed for memory, ", pod)
-	}
-	for _, pod := range slices.Sorted(mapKeys(o.cpu)) {
-		if c := o.cpu[pod]; c.Usage > uint64(time.Second) {
-			fmt.Fprintf(&b, "%s used %.1f s and was throttled for %.1f s, ", pod, time.Duration(c.Usage).Seconds(), time.Duration(c.ThrottledTime).Seconds())
-		}
-	}
-	return strings.TrimSuffix(b.String(), ", ")
-}
-
-// The pods of generated scenarios have the same victims, in the same order and at the same times, and the same CPU time.
-func TestIntegrationNodeAgreesWithAnAgentOnARealKernel(t *testing.T) {
-	n := openRealNode(t)
-	t.Logf("%d MiB of memory, %d MiB available, %d KiB for each process and %d KiB for its pod", n.memory>>20, n.available>>20, n.base>>10, n.perPod>>10)
-	agreed := 0
-	for seed := range uint64(scenarioCount(t)) {
-		n.measureMemory(t)
-		s := generateScenario(rand.New(rand.NewPCG(seed, 2)), n.available)
-		real := n.run(t, s)
-		model := n.simulate(t, s, &real)
-		why := difference(&real, &model)
-		if why == "" {
-			agreed++
-			why = "agrees"
-		}
-		t.Logf("scenario %d: %s\n%s\n  real:  %s\n  model: %s", seed, why, s, real.show(), model.show())
-	}
-	t.Logf("%d of %d scenarios agree", agreed, realScenarios)
-	assert.GreaterOrEqual(t, agreed*realScenarios, realMustAgree*scenarioCount(t))
-}
-
-// scenarioCount returns the number of scenarios: that in the environment, or else realScenarios.
-func scenarioCount(t *testing.T) int {
-	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("NODETEST_SCENARIOS"))
-	if err != nil {
-		return realScenarios
-	}
-	return n
-}
-
-// lockedBuffer is a buffer that any goroutine may write.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write appends a line.
-func (b *lockedBuffer) Write(line []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(line)
-}
-
-// String returns the text.
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+		result <- late
+	}()
+	return func() time.Duration { cancel(); return <-result }
 }

@@ -4,145 +4,129 @@
 package nodetest_test
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"math"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
-	"slices"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/nodetest"
-	"github.com/seed81659283/nodeagent/qos"
 )
 
-// workerVariable has the usage of a worker: the test program itself, as a real process that does what an AnnotationUsage says.
-const workerVariable = "NODETEST_USAGE"
+// Variables in the environment of a worker: the test binary as the program of a real container, which uses what an annotation says.
+const (
+	workerVariable = "NODETEST_WORKER"      // text of an AnnotationUsage with the fields cpu, memory and cache
+	workerFile     = "NODETEST_WORKER_FILE" // file that the worker writes for its page cache
+	beganSuffix    = ".began"               // suffix of the file with the times at which the workers of a pod have begun
+)
 
-// beganVariable has the name of a file to which a worker writes the time of its begin in nanoseconds.
-const beganVariable = "NODETEST_BEGAN"
+const (
+	workerTick  = 100 * time.Millisecond // between two evaluations of the curves
+	workerBlock = 1 << 20                // bytes of memory or of the file that a worker uses or frees at once
+)
 
-// work uses CPU and anonymous memory as usage says, until the process is killed. Memory changes five times a second.
-func work(usage string) {
-	debug.SetGCPercent(-1)
+// runWorker uses CPU, memory and page cache along the curves of usage until it is killed. The age of the curves begins now.
+func runWorker(usage, file string) error {
 	b, err := nodetest.ParseBehavior(usage, 0)
 	if err != nil {
-		panic(err)
+		return err
 	}
+	debug.FreeOSMemory() // the garbage of the initialization
+	debug.SetGCPercent(-1)
 	began := time.Now()
-	if file := os.Getenv(beganVariable); file != "" {
-		if err := os.WriteFile(file, []byte(strconv.FormatInt(began.UnixNano(), 10)), 0o600); err != nil {
-			panic(err)
-		}
+	if err := writeBegin(file+beganSuffix, began); err != nil {
+		return err
 	}
-	if cpu := b.Usage.CPU; cpu != nil {
-		for range int(math.Ceil(cpu(0))) {
-			go spin(cpu(0) / math.Ceil(cpu(0)))
-		}
-	}
-	var blocks [][]byte // of a MiB
-	for ; ; time.Sleep(200 * time.Millisecond) {
-		want := 0
-		if b.Usage.Memory != nil {
-			want = int(b.Usage.Memory(time.Since(began))) >> 20
-		}
-		for len(blocks) < want {
-			block, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-			if err != nil {
-				panic(err)
-			}
-			for i := 0; i < len(block); i += os.Getpagesize() {
-				block[i] = 1
-			}
-			blocks = append(blocks, block)
-		}
-		for len(blocks) > want {
-			_ = unix.Munmap(blocks[len(blocks)-1])
-			blocks = blocks[:len(blocks)-1]
-		}
-	}
-}
-
-// spin uses a fraction of a CPU.
-func spin(fraction float64) {
-	runtime.LockOSThread()
-	const slice = 20 * time.Millisecond
+	var load atomic.Uint64 // bits of the CPUs to use
+	go burnCPU(&load)
+	var blocks [][]byte
+	written := 0
 	for {
-		for began := time.Now(); time.Since(began) < time.Duration(fraction*float64(slice)); {
+		age := time.Since(began)
+		amount := func(c nodetest.Curve) float64 {
+			if c == nil {
+				return 0
+			}
+			return max(c(age), 0)
 		}
-		if fraction < 1 {
-			time.Sleep(time.Duration((1 - fraction) * float64(slice)))
+		load.Store(math.Float64bits(amount(b.Usage.CPU)))
+		if blocks, err = resize(blocks, int(amount(b.Usage.Memory)/workerBlock)); err != nil {
+			return err
 		}
+		if written, err = writeBlocks(file, written, int(amount(b.Usage.Cache)/workerBlock)); err != nil {
+			return err
+		}
+		time.Sleep(workerTick)
 	}
 }
 
-// realScenario is a generated scenario: pods, and the threshold memory.available in bytes.
-type realScenario struct {
-	pods      []*corev1.Pod
-	threshold int64
-}
-
-// generateScenario returns two to four pods. One or two of them grow so much that the node falls below its threshold, and in some scenarios one has
-// a CPU limit.
-func generateScenario(random *rand.Rand, available int64) *realScenario {
-	free := int64(100 + random.IntN(100)) // MiB until an eviction: User Mode Linux gives a process some 20 MiB in a second
-	s := &realScenario{threshold: available - free<<20}
-	growing := 1 + random.IntN(2)
-	for i := range 2 + random.IntN(3) {
-		usage := fmt.Sprintf("memory=%dMi", 5+random.IntN(20))
-		if i < growing {
-			usage = fmt.Sprintf("memory=ramp(10Mi,%dMi,%ds)", free+int64(random.IntN(int(free/2))), 15+random.IntN(20))
-		}
-		r := nodetest.Resources{Memory: "30Mi"} // more than it uses
-		if i < growing || random.IntN(4) == 0 {
-			r.Memory = []string{"", "5Mi", "10Mi"}[random.IntN(3)]
-		}
-		if i >= growing && random.IntN(2) == 0 {
-			usage += " cpu=1"
-			r.CPU, r.CPULimit = "100m", fmt.Sprint(100+50*random.IntN(5), "m")
-		}
-		pod := nodetest.NewPod(fmt.Sprint("pod-", i), r, usage)
-		if random.IntN(3) == 0 {
-			pod.Spec.Priority = new(int32(random.IntN(3)))
-		}
-		pod.Spec.TerminationGracePeriodSeconds = new(int64(1))
-		s.pods = append(s.pods, pod)
+// writeBegin appends a time in nanoseconds to a file, as a line.
+func writeBegin(file string, at time.Time) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
 	}
-	return s
+	_, err = fmt.Fprintln(f, at.UnixNano())
+	return errors.Join(err, f.Close())
 }
 
-// startOrder returns the pods in the order of their starts.
-func (s *realScenario) startOrder(started map[string]time.Duration) []*corev1.Pod {
-	pods := slices.Clone(s.pods)
-	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int { return cmp.Compare(started[a.Name], started[b.Name]) })
-	return pods
+// resize allocates or frees blocks until there are n. The kernel allocates all pages of a new block at once (Linux 5.14): page faults of single pages
+// take 17 ms per MiB in User Mode Linux, 70 times as long.
+func resize(blocks [][]byte, n int) ([][]byte, error) {
+	for len(blocks) > n {
+		last := len(blocks) - 1
+		if err := unix.Munmap(blocks[last]); err != nil {
+			return blocks, err
+		}
+		blocks = blocks[:last]
+	}
+	for len(blocks) < n {
+		block, err := unix.Mmap(-1, 0, workerBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		if err != nil {
+			return blocks, err
+		}
+		if err := unix.Madvise(block, unix.MADV_POPULATE_WRITE); err != nil {
+			return blocks, err
+		}
+		blocks = append(blocks, block)
+	}
+	return blocks, nil
 }
 
-// class returns the QoS class of the cgroup of a pod.
-func (s *realScenario) class(pod *corev1.Pod) cgroups.QOS { return cgroups.QOS(qos.StatusClass(pod)) }
-
-// String describes the scenario, a pod in a line.
-func (s *realScenario) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "  memory.available<%dMi", s.threshold>>20)
-	for _, pod := range s.pods {
-		r := pod.Spec.Containers[0].Resources
-		fmt.Fprintf(&b, "\n  %s requests %s, limit %s CPU, %s", pod.Name, r.Requests.Memory(), r.Limits.Cpu(), pod.Annotations[nodetest.AnnotationUsage])
-		if pod.Spec.Priority != nil {
-			fmt.Fprintf(&b, ", priority %d", *pod.Spec.Priority)
+// writeBlocks appends blocks to the file until it has n. It returns the number of blocks of the file.
+func writeBlocks(file string, written, n int) (int, error) {
+	if written >= n {
+		return written, nil
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return written, err
+	}
+	block := make([]byte, workerBlock/16)
+	for ; written < n && err == nil; written++ {
+		for range 16 {
+			if _, err = f.Write(block); err != nil {
+				break
+			}
 		}
 	}
-	return b.String()
+	return written, errors.Join(err, f.Close())
 }
 
-func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+// burnCPU uses load CPUs, at most one: it is busy during this part of each tick.
+func burnCPU(load *atomic.Uint64) {
+	runtime.LockOSThread()
+	for {
+		share := min(math.Float64frombits(load.Load()), 1)
+		for began := time.Now(); time.Since(began).Seconds() < share*workerTick.Seconds(); { //nolint:revive // it is to use a CPU
+		}
+		if share < 1 {
+			time.Sleep(time.Duration((1 - share) * float64(workerTick)))
+		}
+	}
+}
