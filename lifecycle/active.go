@@ -30,9 +30,8 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, desired.IsComplete()
 }
 
-// applyAllocation returns the worker's pod with the allocated resources as its requests and limits. If the worker has no
-// pod, because it tears down an orphaned pod, applyAllocation returns listed: the pod that a source now lists under this
-// UID.
+// applyAllocation returns the pod of the worker with the allocated resources as its requests and limits. A worker that tears
+// down an orphaned pod has no pod. applyAllocation then returns listed, the pod with this UID that a source lists now.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
@@ -93,9 +92,9 @@ func (w *worker) podState() PodState {
 	}
 }
 
-// MayRun reports whether a container of the pod may be running now or may be started later. It returns true if a source
-// lists the pod, if the pod is being torn down, or if the runtime has a pod of this UID, which another program may have
-// created. While the pods of the runtime cannot be listed, MayRun returns true for every UID.
+// MayRun reports whether a container of the pod may be running now or may be started later. It returns false only if no
+// source lists the pod, no worker tears it down, and the runtime has no pod with this UID. A pod of the runtime counts even
+// if another program has created it. If the pods of the runtime cannot be listed, MayRun returns true.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	desired, known := r.desiredPods(), r.workers[uid] != nil

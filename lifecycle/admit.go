@@ -33,8 +33,8 @@ const (
 )
 
 // expectAdmission adds a new pod to the admission queue, so that Options.Admit is called for pods in the order of their
-// creation. Without Options.Admit it marks the pod as admitted at once. It also does this if pod is nil, because the worker
-// then tears down an orphaned pod. expectAdmission is called before the worker's goroutine starts.
+// creation. A worker without Options.Admit is marked as admitted at once. So is a worker without a pod, which only tears
+// down an orphaned pod. Call expectAdmission before the goroutine of the worker starts.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
 	if w.r.opts.Admit == nil || pod == nil {
 		w.shared.setAdmission(admitted)
@@ -44,7 +44,8 @@ func (w *worker) expectAdmission(pod *corev1.Pod) {
 }
 
 // restoreAdmission restores the admission state of the pod from its record on disk, which a previous agent process may have
-// written. It removes the pod from the admission queue, unless Options.Admit must still be called for it.
+// written. It removes the pod from the admission queue if no call of Options.Admit follows soon: the pod is admitted,
+// rejected, temporarily evicted or deleted, or waits until another pod of its name is removed.
 func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Desired()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
@@ -73,9 +74,9 @@ func (w *worker) restoreAdmission() {
 	}
 }
 
-// admitPod calls Options.Admit for a new pod, and records a rejection. A pod that already exists in the runtime, is being
-// deleted or has terminated is admitted without that call. admitPod returns an error if the pod could be neither admitted
-// nor rejected, for example because Options.Admit timed out.
+// admitPod calls Options.Admit for a pod that is not admitted yet, and records a rejection. It admits the pod without this
+// call if the runtime already has the pod, or if the pod is being deleted or has terminated. admitPod returns an error if
+// the pod was neither admitted nor rejected, for example because Options.Admit timed out.
 func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if w.shared.admissionState() == admitted {
 		return nil
@@ -93,9 +94,9 @@ func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused. A deleted or terminated pod is marked
-// as admitted instead, and is then torn down as usual. If the runtime unexpectedly has a sandbox or container of the pod,
-// rejectRefusedPod returns an error and changes nothing.
+// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused. A deleted or terminated pod needs no
+// rejection: it is marked as admitted, so that it is torn down as usual. If the runtime has a sandbox or container of the
+// pod, rejectRefusedPod returns an error and changes nothing.
 func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):

@@ -38,8 +38,8 @@ func newDeferredResizes() *deferredResizes {
 	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
-// currentEpoch returns how often the retry loop has observed that pods released resources. A worker reads this number before
-// it decides about a resize. If the number has increased since, the retry loop makes the worker decide again.
+// currentEpoch returns the number of releases of resources that the retry loop has observed. A worker reads the number
+// before it decides about a resize. If the number is higher later, the retry loop makes the worker decide again.
 func (d *deferredResizes) currentEpoch() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,8 +105,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers whose deferred resize must be decided again now; the queue chooses them. It returns the
-// time of the next call. A zero time means that only a signal causes the next call.
+// wakeDeferred wakes the workers that must decide about their deferred resize now. queue chooses these workers. The caller
+// must call wakeDeferred again at the time at, or after a signal. If at is zero, only a signal is awaited.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
@@ -130,7 +130,7 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 }
 
 // listDeferred returns all deferred resizes as input for the retry queue. Each contains the pod with its requested
-// resources, the pod with its allocated resources, and the time since which the resize is pending.
+// resources, the pod with its allocated resources, and the time of the deferral.
 func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

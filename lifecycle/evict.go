@@ -127,9 +127,8 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	return w.admitPod(ctx, pod, observed)
 }
 
-// readmitPod lets a temporarily evicted pod start again, once the back-off in history has expired and Options.Admit accepts
-// the pod. Other pods may use its resources in the meantime. While a container of the pod still runs, readmitPod does
-// nothing.
+// readmitPod admits a temporarily evicted pod again when the back-off in history has expired and Options.Admit accepts the
+// pod. Until then, other pods may use its resources. While a container of the pod still runs, readmitPod does nothing.
 func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, history poddir.EvictionHistory) error {
 	if !podview.IsTerminated(observed) || pod.DeletionTimestamp != nil {
 		return nil

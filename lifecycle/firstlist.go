@@ -62,8 +62,8 @@ func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	return err
 }
 
-// loadRecordedPods stores in r.recordedPods the identity of each pod that has a record, a JSON file below Dirs.Pods. If the
-// runtime does not have such a pod, only its directory remains, which must be removed.
+// loadRecordedPods stores in r.recordedPods the identity of each pod that has a record, a JSON file below Dirs.Pods. Some of
+// these pods no longer exist. Their directories must then be removed.
 func (r *Reconciler) loadRecordedPods() {
 	if r.opts.Dirs.Pods == "" {
 		return
@@ -82,8 +82,8 @@ func (r *Reconciler) loadRecordedPods() {
 	}
 }
 
-// reportListError reports the error of the last attempt to list the pods of the runtime; nil means that it succeeded. If the
-// list is too large, the error is reported at once. Any other error is reported only if it persists for listReportPeriod,
+// reportListError reports err, the result of the last attempt to list the pods of the runtime. A nil err ends the reports. A
+// list that exceeds the message size limit is reported at once. Any other error is reported only after listReportPeriod,
 // because the [Observer] itself logs short failures.
 func (r *Reconciler) reportListError(err error) {
 	after := listReportPeriod
@@ -113,8 +113,8 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether a persistent error must be reported now. It returns true once delay has passed since the first
-// call, and then once per listReportPeriod.
+// allowReport reports whether a repeated error must be reported now. It returns true once delay has passed since the first
+// call, and later once per listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

@@ -131,9 +131,9 @@ func (c *Conn) readProperty(ctx context.Context, name string, value any) error {
 	return nil
 }
 
-// Inhibit takes a delay inhibitor: a shutdown waits until the returned file is closed. systemd-inhibit shows the texts who
-// and why for it. Inhibit returns after Options.Timeout at the latest, but ignores the cancellation of ctx, because a file
-// that arrives after a canceled call would never be closed.
+// Inhibit takes a delay inhibitor: a shutdown waits until the returned file is closed. systemd-inhibit lists the inhibitor
+// with the texts who and why. Inhibit takes at most Options.Timeout. It ignores the cancellation of ctx: after a canceled
+// call, logind could still send the file, which would never be closed.
 func (c *Conn) Inhibit(ctx context.Context, who, why string) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()

@@ -39,8 +39,8 @@ type plan struct {
 	returnMemory bool // the process has become idle, or has grown while it was idle
 }
 
-// nextPlan returns what Run must do now: the GOGC to set, and whether to return memory to the kernel. The argument is the
-// memory usage at the end of the last period, which nextPlan compares with that of the period before.
+// nextPlan returns the plan for Run: the GOGC to set, and whether to return memory to the kernel. u is the memory usage at
+// the end of the current period. The process is idle if it has allocated little memory since the previous call.
 func (s *state) nextPlan(u usage) plan {
 	previous := *s
 	s.idle, s.allocated = u.allocated-previous.allocated <= busyRatio*max(u.live, minLive), u.allocated

@@ -68,9 +68,9 @@ func (u *Unmounter) Pending() []string {
 	return slices.Compact(targets)
 }
 
-// Unmount removes all mounts at target, which must not be a symbolic link. If there is no mount, it returns nil. For each
-// mount, it returns after three times u.Grace at the latest, or when ctx ends. After an error, such as EBUSY for a busy
-// mount or [ErrTimeout] for a call that hangs, the caller can retry.
+// Unmount removes all mounts at target, which must not be a symbolic link. If there is no mount, it returns nil. It spends
+// at most three times u.Grace on each mount, and returns when ctx ends. The caller can retry after an error. This is for
+// example EBUSY for a busy mount, or [ErrTimeout] for a call that hangs.
 func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
 		mounted, err := IsMountPoint(target)

@@ -55,8 +55,8 @@ func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	return runUntilBlocked(t, f)
 }
 
-// RaceTime returns how long a test lets a container race with an agent. It is the value of the environment variable
-// NODEAGENT_RACE, or 2 s by default.
+// RaceTime returns how long a test provokes races between an agent and a container that changes files. It is the value of
+// the environment variable NODEAGENT_RACE, or 2 s by default.
 func RaceTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("NODEAGENT_RACE")

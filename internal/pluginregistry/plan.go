@@ -80,8 +80,8 @@ func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	}
 }
 
-// planSteps returns the steps to start now, for example registrations, and the time of the next step after these. It also
-// deletes the entries of sockets that do not exist any more and need no step.
+// planSteps returns the steps to start now, for example registrations. wake is the time of the next later step; zero means
+// that there is none. planSteps also deletes the entries of sockets that no longer exist and need no step.
 func (s sockets) planSteps(now time.Time) (actions []action, wake time.Time) {
 	for _, path := range slices.Sorted(maps.Keys(s)) {
 		k := s[path]

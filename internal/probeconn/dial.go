@@ -13,7 +13,7 @@ import (
 )
 
 // Dial connects to a container for a probe. It sends no TCP keep-alives, because a probe connection is never idle for long.
-// Where the system permits it, the port of a closed connection does not stay in TIME_WAIT.
+// If setLinger succeeds, the local port of a closed connection is not blocked in TIME_WAIT.
 func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1}
 	conn, err := d.DialContext(ctx, network, address)

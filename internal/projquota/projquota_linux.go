@@ -101,8 +101,8 @@ func releaseProject(dir string, id uint32) error {
 	return wrapError("release project on", dir, writeLimit(f, id, 0))
 }
 
-// readProject returns the project attributes of the directory dir, which f has open. own is true if Limit has assigned the
-// project to this directory. It is false if the directory has inherited the project from its parent.
+// readProject returns the project attributes of the directory dir. f is the open directory. own is true if Limit has
+// assigned the project to this directory, and false if the directory has inherited the project from its parent.
 func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	if a, err = getAttr(f); err != nil {
 		return a, false, err

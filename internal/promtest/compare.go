@@ -53,8 +53,9 @@ type verdict struct {
 	used               bool
 }
 
-// findMismatch compares a metric of the kubelet, theirs, with that of nodeagent, ours. It returns "" if they differ as v states,
-// and otherwise a text that describes the contradiction. A nil ours means that nodeagent does not have the metric.
+// findMismatch compares theirs, a metric of the kubelet, with ours, the metric of nodeagent. It returns "" if the difference
+// between them is as v describes, and otherwise a text with the unexpected result. A nil ours means that nodeagent does not
+// have the metric.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":
@@ -103,8 +104,9 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 	return list, problems
 }
 
-// findVerdict returns the verdict about the metric called name, and marks it as used. It prefers a verdict with exactly this
-// name, and otherwise the verdict with the longest matching prefix before "*". It returns nil if no verdict matches.
+// findVerdict returns the verdict about the metric called name, and marks it as used. The name of a verdict is a metric
+// name, or a prefix followed by "*". A full name has precedence over a prefix, and a long prefix over a short one.
+// findVerdict returns nil if no verdict matches.
 func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {

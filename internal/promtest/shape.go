@@ -50,9 +50,9 @@ func (f Family) String() string {
 	return b.String()
 }
 
-// Kubelet returns the metric families on a page of a running kubelet, such as [PageCadvisor], sorted by name. They were
-// recorded earlier. For [PageMetrics] they include families from the kubelet's code of which the running kubelet had no
-// series.
+// Kubelet returns the metric families on a page of the kubelet, such as [PageCadvisor], sorted by name. They were recorded
+// from a running kubelet. [PageMetrics] also has families that occur only in the code of the kubelet, because they had no
+// series then.
 func Kubelet(page string) ([]Family, error) {
 	files := []string{page}
 	if page == PageMetrics {

@@ -131,8 +131,8 @@ func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	return "", false
 }
 
-// conformanceCases returns all names that a conformance case can have. These are the names of the tests in package
-// conformance, and "/" with each string in the code of the tests, which may be the name of a subtest.
+// conformanceCases returns all names that a conformance case can have. A test in package conformance has its own name. Each
+// string in the tests may be the name of a subtest, and is returned with "/" in front.
 func (t *Tree) conformanceCases() map[string]bool {
 	cases := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {

@@ -76,8 +76,8 @@ func (u *exportUse) isPublic(path string) bool {
 	return area != "examples" && area != "hack" && area != "tools"
 }
 
-// rootDir returns the directory at the root of the module that contains the package path, such as "cri". It returns "" for a
-// package of another module.
+// rootDir returns the top-level directory of the module in which the package is, such as "cri" for MODULE/cri/critest. path
+// is the import path of the package. rootDir returns "" for a package of another module.
 func (u *exportUse) rootDir(path string) string {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "_test"), u.module+"/")
 	if !ok {
@@ -118,8 +118,8 @@ func methodsOf(t *types.TypeName) func(func(*types.Func) bool) {
 	}
 }
 
-// collectInterfaces adds the names of all interface methods to u.methods that p, or a package imported by p, declares. A
-// method with such a name can be called through an interface.
+// collectInterfaces adds to u.methods the method names of all interfaces in p and in the packages that p imports. A method
+// with such a name can be called through an interface.
 func (u *exportUse) collectInterfaces(p *packages.Package) {
 	scopes := []*types.Scope{p.Types.Scope()}
 	for _, imported := range p.Types.Imports() {
@@ -139,8 +139,8 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 	}
 }
 
-// collectUses marks the names to which the code of p refers as used. It skips code that is no user as defined at
-// [UnusedExports].
+// collectUses marks the names to which the code of p refers as used. It ignores tests, except for examples, and code in the
+// same top-level directory of the module, as described at [UnusedExports].
 func (u *exportUse) collectUses(p *packages.Package) {
 	area := u.rootDir(p.PkgPath)
 	for _, file := range p.Syntax {

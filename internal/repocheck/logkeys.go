@@ -61,8 +61,8 @@ func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	return literalKeys(call.Args[message+1:])
 }
 
-// elementType returns the name of the element type of array. isName is false if that type has no plain name. The caller
-// passes both results of its type assertion: isName is also false if ok is false.
+// elementType returns the name of the element type of array, for example "any" for []any. ok is the result of the type
+// assertion to array. isName is false if ok is false, or if the element type is not a plain name.
 func elementType(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	if !ok {
 		return "", false

@@ -28,8 +28,8 @@ type Queue[K comparable, V any] struct {
 	pending map[K]*V
 }
 
-// New returns an empty queue. [Queue.Run] passes each report to send, repeatedly until send returns true, which means that
-// the report was sent. Only Run calls send, and it holds no lock during the call.
+// New returns an empty queue. [Queue.Run] sends each report by calling send, and repeats the call until send returns true.
+// Only Run calls send, and it holds no lock during the call.
 func New[K comparable, V any](send func(ctx context.Context, report *V) (sent bool)) *Queue[K, V] {
 	return &Queue[K, V]{send: send, wake: make(chan struct{}, 1), pending: map[K]*V{}}
 }

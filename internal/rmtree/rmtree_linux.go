@@ -80,8 +80,9 @@ func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// moveToTop moves the directory called name in parent to the top directory of the tree. It is removed there later, because
-// the removal reads the top directory again after each change. This limits the number of open directories.
+// moveToTop moves the directory called name in parent to the top directory of the tree. The top directory is read again
+// after its entries are removed, so that the moved directory is removed then. A deep tree therefore needs only few open
+// directories.
 func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++

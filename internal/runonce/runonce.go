@@ -58,7 +58,7 @@ func (g *Guard) End() {
 	g.running = false
 }
 
-// Spare records that the caller does not need Run, so that a missing Run is not reported any more.
+// Spare records that this component works without Run. A missing Run is then not reported.
 func (g *Guard) Spare() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,11 +73,11 @@ func (g *Guard) stopTimer() {
 	}
 }
 
-// Needed reports whether [Guard.Need] or [Guard.Require] was called before, so that further calls have no effect.
+// Needed reports whether [Guard.Need] or [Guard.Require] was called before. Further calls of them then have no effect.
 func (g *Guard) Needed() bool { return g.needRecorded.Load() }
 
-// Require calls [Guard.Need] with a report that logs the error of [NotRun] and passes it to hook. hook may be nil. A
-// component calls Require in each method that needs Run, or in its constructor.
+// Require does the same as [Guard.Need]. If Run is not called in time, it logs the error of [NotRun] and passes it to hook,
+// which may be nil. A component calls Require in its constructor, or in each method that needs Run.
 func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	if g.needRecorded.Load() {
 		return
@@ -110,7 +110,8 @@ func (g *Guard) Need(report func()) {
 	g.needRecorded.Store(true)
 }
 
-// Err returns ErrNotRun if Need was called and Run is not running. It returns nil after Spare.
+// Err returns ErrNotRun if Need was called but Run is not running: it was not called, or has returned. After Spare, Err
+// returns nil.
 func (g *Guard) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -59,8 +59,9 @@ func countMarks(text []byte) int {
 	return n
 }
 
-// isWordByte reports whether char after a dash continues a word, so that the dash cannot begin a list element. Every other
-// byte may be part of a blank, such as a Unicode line break or a zero byte of UTF-16.
+// isWordByte reports whether char, the byte after a dash, shows that the dash belongs to a word. Otherwise the dash may
+// begin a list element. A byte that isWordByte does not list may be a part of white space, such as a Unicode line break or a
+// zero byte of UTF-16.
 func isWordByte(char byte) bool {
 	return char == '-' || char == '.' || char == '_' || char == '/' || '0' <= char && char <= '9' || 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z'
 }

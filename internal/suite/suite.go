@@ -17,8 +17,8 @@ type Check struct {
 	Poll    time.Duration // between two calls of the condition in Until
 }
 
-// Hold fails the test if ok is false. The message is format with args, followed by rule, which is the documented rule that
-// is broken.
+// Hold fails the test if ok is false. The message of the failure is format with args, followed by rule, the sentence of the
+// documentation that is violated.
 func (c *Check) Hold(ok bool, rule, format string, args ...any) {
 	c.Helper()
 	if !ok {
@@ -33,8 +33,8 @@ func (c *Check) Succeed(err error, rule, call string) {
 	c.Hold(err == nil, rule, "%s: %v", call, err)
 }
 
-// Until calls cond repeatedly until its result ok is true. After c.Timeout it fails the test. The message of the failure quotes
-// rule, the sentence of the documentation that is violated, and the last result missing, which says what is not fulfilled.
+// Until calls cond repeatedly until ok is true. After c.Timeout it fails the test. The message of the failure contains
+// missing, which cond returned last, and rule, the sentence of the documentation that is violated.
 func (c *Check) Until(rule string, cond func() (ok bool, missing string)) {
 	c.Helper()
 	for begin := time.Now(); ; time.Sleep(c.Poll) {

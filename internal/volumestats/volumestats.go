@@ -26,8 +26,8 @@ type Volumes interface {
 }
 
 // ListMeasured returns the volumes of a pod whose usage is reported: local volumes such as emptyDir, CSI volumes and claims,
-// but not hostPath volumes. The driver measures a CSI volume, and the plugin of a block device returns its size. For all
-// other volumes the caller measures the file system. root is the directory that contains the directories of all pods.
+// but not hostPath volumes. A CSI volume or block device has a function Measure, which calls its plugin. The caller measures
+// the file system of all other volumes. root is the directory that contains the directories of all pods.
 func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
 	places := volumes.Locations(uid)

@@ -86,8 +86,8 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 }
 
 // Check returns the reasons why the pod cannot run on the node together with the other pods there, or nil if it can run.
-// Failures are in the kubelet's order: resources come first. If the node has another operating system than the pod needs, or
-// lacks its supplemental groups policy, Check returns only this failure, because the removal of other pods cannot help.
+// Failures are in the kubelet's order: resources come first. A wrong operating system, or missing support for the
+// supplemental groups policy of the pod, is returned alone: the removal of other pods cannot help then.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}

@@ -86,9 +86,9 @@ func sortedNames(amounts quantities) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown returns the pod without requests for extended resources that are missing in allocatable, the resources of
-// the node. Another component of the cluster allocates such a resource, so the node need not have it. Source:
-// removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
+// withoutUnknown returns the pod without requests for unknown extended resources, which are not in allocatable, the
+// resources of the node. They are allocated by another component of the cluster, so that admission must not count them.
+// Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
 func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		_, known := allocatable[name]

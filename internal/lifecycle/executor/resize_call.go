@@ -131,7 +131,8 @@ func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) 
 	return usage, nil
 }
 
-// ResizeSandbox sends the limits of the pod cgroup to the runtime as the resources of the sandbox, without the pod overhead.
+// ResizeSandbox sends new sandbox resources to the runtime. These are limits, the limits of the pod cgroup, minus the
+// overhead of the pod.
 func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources) error {
 	c := cri.Resources{CPUShares: int64(limits.CPUShares), CPUQuota: limits.CPUQuota, CPUPeriod: int64(limits.CPUPeriod)}
 	if limits.MemoryMax != nil {

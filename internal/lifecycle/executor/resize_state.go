@@ -105,14 +105,14 @@ func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSi
 	return maps.Clone(s.sent)
 }
 
-// cgroupSizes returns the sizes that the pod cgroup was last set up for; nil if they are unknown.
+// cgroupSizes returns the sizes with which the pod cgroup was last created or updated. It returns nil if they are unknown.
 func (s *resizeState) cgroupSizes() *resize.Sizes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.forCgroup
 }
 
-// setCgroupSizes records that the pod cgroup was set up for the sizes in sized.
+// setCgroupSizes records that the pod cgroup was created or updated with these sizes.
 func (s *resizeState) setCgroupSizes(sized *resize.Sizes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,9 +57,9 @@ func (z *Resizer) Restore(record poddir.Record) {
 // WriteRecord copies the allocation of the pod, and the sizes sent to the runtime, to the persistent record of the pod.
 func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
-// Decide decides which CPU and memory the pod may use now, and stores the decision. The pod must be admitted. If the
-// resources in its spec are accepted, they become the allocated resources. For a deleted pod, Decide only discards the
-// resize conditions.
+// Decide decides whether to accept the resources in the spec of pod, and stores the decision. If they are accepted, they
+// become the allocated resources. Call Decide only for an admitted pod. For a deleted pod, Decide only discards the resize
+// conditions.
 func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.decisionPod != pod {
 		z.decision, z.decisionPod = resize.Decision{Pod: pod}, pod
@@ -109,8 +109,9 @@ func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted 
 	return accepted
 }
 
-// refreshState updates z.state after a decision: the sizes, the generation and the error. It copies the generation and the
-// error to the decision. accepted is true if the decision accepted a resize.
+// refreshState updates z.state after a decision. For a new allocation it stores the generation of the pod that requested the
+// resize. It clears the error of the last resize once all containers and the pod cgroup have their allocated sizes. It then
+// copies the generation and the error to the decision. accepted is true if the decision has accepted a resize.
 func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	s := &z.state
 	s.mu.Lock()
@@ -136,8 +137,8 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 	}
 }
 
-// isCgroupUpToDate reports whether sizes, for which the pod cgroup was last set up, are the allocated sizes. It ignores init
-// containers that have completed.
+// isCgroupUpToDate reports whether sizes equal the allocated sizes. sizes are those with which the pod cgroup was last
+// updated. Init containers that have completed are ignored.
 func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	if z.allocatedPod == nil || sizes.Equal(z.allocatedSizes) {
 		return sizes.Equal(z.allocatedSizes)
@@ -163,9 +164,9 @@ func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// CurrentDecision returns the decision about the resources of pod. It computes a new decision if pod has changed since the
-// last decision. If only the status has changed, a deferred resize stays deferred, because package resizequeue orders the
-// retries of all pods. A pod that is not admitted gets no allocation.
+// CurrentDecision returns the decision about the resources of pod. If pod has changed since the last decision, it decides
+// again. It does not retry a deferred resize after a mere status change, because package resizequeue orders the retries of
+// all pods. A pod that is not admitted gets no allocation.
 func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.decisionPod == pod {
 		return z.decision
@@ -205,8 +206,8 @@ func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
 	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
-// resizePod performs the resizes planned in actions, of the pod and its running containers, and persists the result. If a
-// resize fails, it also records an event.
+// resizePod resizes the pod cgroup and the running containers as planned in actions, and persists the result. If a resize
+// fails, it returns the error and also records an event.
 func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if len(actions.Resize) == 0 && !actions.ResizePod {
 		return nil
@@ -236,8 +237,8 @@ func (z *Resizer) cgroupSizes() *resize.Sizes {
 // setCgroupCreated records that a new cgroup was created for pod, with the sizes in its spec.
 func (z *Resizer) setCgroupCreated(pod *corev1.Pod) { z.state.setCgroupSizes(resize.SizesOf(pod)) }
 
-// recordCreatedSize records that the container with this ID was created with size. If the runtime later reports a rounded
-// size, this must not cause a resize or restart.
+// recordCreatedSize records that the container with this ID was created with size. The runtime may report a rounded size for
+// it. The recorded size prevents a resize or restart because of this difference.
 func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) {
 	z.state.setSentSize(id, size)
 }

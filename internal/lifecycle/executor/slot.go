@@ -36,8 +36,8 @@ func (s *startSlot) acquireSlot(ctx context.Context) error {
 // pullAfter is how long Images.Ensure may take before it counts as a pull.
 const pullAfter = 100 * time.Millisecond
 
-// pullWithoutSlot calls pull, which pulls an image if it is missing. If the call takes longer than pullAfter,
-// pullWithoutSlot releases the start slot meanwhile. After a successful pull it acquires a new slot.
+// pullWithoutSlot calls pull, which pulls an image if it is missing. If pull takes longer than pullAfter, the start slot is
+// released for other pods. In this case pullWithoutSlot waits for a new slot after a successful pull.
 func (s *startSlot) pullWithoutSlot(ctx context.Context, pull func() error) error {
 	timer := time.AfterFunc(pullAfter, s.release)
 	err := pull()

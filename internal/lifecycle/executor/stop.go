@@ -69,9 +69,9 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// killContainer runs the preStop hook of a container, waits until all channels in waitFor are closed, and stops the
-// container. Each channel belongs to a container that must terminate earlier, and is closed when that has terminated. Hook
-// and wait together take at most the grace period. Source: killContainer in
+// killContainer runs the preStop hook of a container, then waits for the containers that must terminate first, and then
+// stops the container. waitFor has a channel for each of these containers, which is closed once the container has
+// terminated. Hook and wait together take at most the grace period. Source: killContainer in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, waitFor []chan struct{}) error {
 	deadline := time.NewTimer(kill.Grace)
@@ -97,9 +97,9 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.K
 // maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.
 const maxStopFailures = 5
 
-// stopContainer stops a container with the given grace period. After maxStopFailures failures it stops the container without
-// a grace period. Otherwise containerd 2.4 would never terminate a container whose image has an invalid stop signal. The
-// kubelet stops the sandbox in this case.
+// stopContainer stops the container with this ID and the given grace period. After maxStopFailures failed calls it uses a
+// grace period of zero. containerd 2.4 needs this for a container whose image has an invalid stop signal: every stop with a
+// grace period fails. The kubelet stops the sandbox of such a container instead.
 func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.failures[id] >= maxStopFailures {
@@ -129,8 +129,8 @@ func waitUntil(done <-chan struct{}, deadline *time.Timer) bool {
 	}
 }
 
-// stoppedSandboxes returns the IDs of the sandboxes in observed that s has stopped and that are not ready. It discards all
-// other stored IDs.
+// stoppedSandboxes returns the IDs of the sandboxes that s has stopped. It removes an ID if the sandbox is ready or is not
+// in observed.
 func (s *stopper) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	maps.DeleteFunc(s.stoppedIDs, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady })

@@ -20,7 +20,8 @@ type Features struct {
 	Admission      bool // an admission check compares the node labels with nodeSelector and node affinity
 }
 
-// CheckPod returns an error for each field of pod that requires a feature which is not set in p.
+// CheckPod returns an error for each field of pod that requires a feature which the agent does not have. p contains the
+// features of the agent.
 func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if !p.Probes {

@@ -51,8 +51,8 @@ func (r *Resources) Check(pod *corev1.Pod) field.ErrorList {
 	return r.Refuse(pod)
 }
 
-// Prepare records that the volumes of pod are prepared. It does so even if it returns an error of Fault, because a real
-// implementation may fail after it has set up some volumes.
+// Prepare records that the volumes of pod are prepared, and returns the error of Fault. It records this even with an error,
+// because a real implementation may fail after it has set up some volumes.
 func (r *Resources) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	r.mu.Lock()
@@ -71,8 +71,8 @@ func (r *Resources) Update(pod *corev1.Pod) {
 	r.calls = append(r.calls, Call{Op: "Update", UID: string(pod.UID)})
 }
 
-// Container adds a host path for each volume of pod to launch. It omits image volumes. It returns an error if the pod is not
-// prepared.
+// Container adds a host path for each volume of pod to launch, except for image volumes, which have no host path. It returns
+// an error if Prepare was not called for the pod.
 func (r *Resources) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	uid := string(pod.UID)
 	if err := r.recordCall(ctx, Call{Op: "Container", UID: uid, Container: container.Name}); err != nil {

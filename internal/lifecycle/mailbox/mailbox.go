@@ -61,9 +61,9 @@ func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 	return m.pod, m.deleted
 }
 
-// Update stores pod as the newest version and wakes the worker through Changed, or through StatusEcho if only the status
-// differs. terminal is true if a terminal phase of the pod was already published. A new deletion or a shorter grace period
-// cancels the running sync.
+// Update stores pod as the newest version and wakes the worker. It signals StatusEcho if only the status differs, and
+// Changed otherwise. A terminal phase in the status signals Changed too, unless terminal is true because the agent has
+// already published one. A new deletion or a shorter grace period cancels the running sync.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +88,8 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	sleep.Wake(signal)
 }
 
-// setRelisted records that a source lists the deleted pod again. It does so only if pod is unchanged except for its status.
-// m.mu is held.
+// setRelisted records pod as relisted: its source lists it again after the deletion. If more than the status of pod has
+// changed, setRelisted records that the pod is not relisted. m.mu is held.
 func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 	if m.relisted == pod {
 		return
@@ -104,8 +104,8 @@ func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 // annotationSeen holds the time at which a source read the manifest of a static pod. It changes when the manifest is rewritten.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// copyWithoutSeen returns a copy of pod without annotationSeen, because two equal versions of a static pod may differ in
-// that annotation.
+// copyWithoutSeen returns a copy of pod without annotationSeen. That annotation holds a time, in which two equal versions of
+// a static pod may differ.
 func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	copied := *pod
 	copied.Annotations = maps.Clone(pod.Annotations)
@@ -268,8 +268,8 @@ type Work struct {
 	cancel  context.CancelFunc
 }
 
-// StartWork registers a sync that starts now. It returns the context for the sync, which a deletion or an eviction of the
-// pod may cancel, and the pod to sync in a [Work]. The caller must call [Work.End] after the sync.
+// StartWork registers a sync that starts now. The returned [Work] contains the pod to sync. The returned context is for the
+// sync: a deletion or an eviction of the pod may cancel it. The caller must call [Work.End] after the sync.
 func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

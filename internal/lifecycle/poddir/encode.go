@@ -14,7 +14,7 @@ import (
 // pod status, and then also the container statuses and the conditions.
 func (r *Record) encodeBounded() ([]byte, error) {
 	data, err := json.Marshal(r)
-	for _, trim := range []func(*corev1.PodStatus){trimMessages, trimContainers} {
+	for _, trim := range []func(*corev1.PodStatus){trimMessages, keepSummary} {
 		if err != nil || len(data) <= maxRecord || r.Status == nil {
 			break
 		}
@@ -51,7 +51,7 @@ func trimMessages(status *corev1.PodStatus) {
 	}
 }
 
-// trimContainers removes everything from status except phase, start time, QoS class and reason.
-func trimContainers(status *corev1.PodStatus) {
+// keepSummary removes all fields of status except phase, start time, QoS class and reason.
+func keepSummary(status *corev1.PodStatus) {
 	*status = corev1.PodStatus{Phase: status.Phase, StartTime: status.StartTime, QOSClass: status.QOSClass, Reason: status.Reason}
 }

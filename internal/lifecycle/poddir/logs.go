@@ -25,8 +25,8 @@ type Logs struct {
 	Pod   cri.PodIdentity
 }
 
-// Directory returns the log directory of the pod. It returns "" if the agent writes no logs, or if the namespace, name or
-// UID of the pod contains a character that would make the path ambiguous.
+// Directory returns the log directory of the pod, named NAMESPACE_NAME_UID. It returns "" if the agent writes no logs, or if
+// the namespace, name or UID of the pod contains an underscore or is not a safe file name.
 func (l Logs) Directory() string {
 	if l.Root == "" || !IsFileName(l.Pod.Namespace) || !IsFileName(l.Pod.Name) || !IsFileName(l.Pod.UID) ||
 		strings.Contains(l.Pod.Namespace+l.Pod.Name+l.Pod.UID, "_") { // separates the parts of the directory name

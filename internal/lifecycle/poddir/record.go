@@ -155,8 +155,8 @@ func (r *Recorder) Update(change func(now *Record)) error {
 	return err
 }
 
-// saveRecord writes the record to its file if it has changed. If the disk is full and the pod must not run again, saveRecord
-// overwrites a spare file, which already has disk blocks.
+// saveRecord writes the record to its file if it has changed. If the disk is full, a record with an eviction or a terminal
+// phase overwrites a spare file, which already has disk blocks.
 func (r *Recorder) saveRecord() error {
 	r.record.Version, r.record.Pod, r.record.Source = recordVersion, r.pod, r.source
 	data, err := r.record.encodeBounded()

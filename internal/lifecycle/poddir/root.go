@@ -33,10 +33,9 @@ type LockedRoot struct {
 // Release unlocks the root directory, so that another agent can use it.
 func (c *LockedRoot) Release() error { return c.lock.Release() }
 
-// LockRoot creates the root directory if necessary, locks it, and creates its spare files. The parameter named is the name
-// of the agent, which becomes the owner of the directory. If it is empty, the owner is a random ID that is stored in the
-// directory.
-func LockRoot(root, named string) (*LockedRoot, error) {
+// LockRoot creates the root directory if necessary, locks it, and creates its spare files. The directory belongs to the
+// agent called agentName. If agentName is empty, the owner is a random ID that is stored in the directory.
+func LockRoot(root, agentName string) (*LockedRoot, error) {
 	if err := os.MkdirAll(root, 0o750); err != nil {
 		return nil, fmt.Errorf("create directory of pods: %w", err)
 	}
@@ -45,8 +44,8 @@ func LockRoot(root, named string) (*LockedRoot, error) {
 		return nil, fmt.Errorf("lock directory of pods %s: %w", root, err)
 	}
 	_ = createSpares(root) // a full disk has fewer spare files or none
-	if named != "" {
-		return &LockedRoot{Owner: named, lock: lock}, nil
+	if agentName != "" {
+		return &LockedRoot{Owner: agentName, lock: lock}, nil
 	}
 	owner, err := loadOwner(filepath.Join(root, ownerName))
 	if err != nil {

@@ -55,7 +55,8 @@ func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Enviro
 	return e, nil
 }
 
-// newEnvironment returns an environment with the variables in node, which the node adds to each container.
+// newEnvironment returns an environment without variables of the container. node contains the variables that every container
+// on this node gets.
 func newEnvironment(node []cri.EnvVar) *Environment {
 	e := &Environment{
 		values: make(map[string]string), node: node, nodeValues: make(map[string]string, len(node)),

@@ -93,7 +93,7 @@ type resolver struct {
 	bytesRead int64 // size of the environment files read so far
 }
 
-// resolveContainer reads the config maps, secrets and environment files that the container refers to.
+// resolveContainer reads the config maps, secrets and environment files that the container refers to, and stores them in r.
 func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Container, path *field.Path) error {
 	for i, s := range container.EnvFrom {
 		path, err := path.Child("envFrom").Index(i), error(nil)
@@ -127,9 +127,9 @@ func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Conta
 // errNoObjects is the error of a required reference if Objects is nil.
 var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
 
-// fetchObject stores the object with this name in found. If it is not there yet, fetchObject reads it by calling get, so
-// that all variables of a container use the same version. A missing object is no error. If the agent has no [Objects], only
-// an optional reference is accepted.
+// fetchObject reads the object with this name by calling get, and stores it in found. If found already contains the object,
+// it does nothing: all variables of a container use one version. A missing object is no error. An agent without [Objects]
+// accepts only optional references.
 func fetchObject[T any](
 	ctx context.Context, r *resolver, found map[string]*T, name string, isOptional *bool,
 	get func(Objects, context.Context, string, string) (*T, error),
@@ -148,8 +148,8 @@ func fetchObject[T any](
 	return ignoreNotExist(err)
 }
 
-// resolveServices reads the services for the service variables of the pod: the services of namespace default and, if the pod
-// enables service links, of its own namespace.
+// resolveServices reads the services for the service variables of the pod, and stores them in r.refs. These are the services
+// of namespace default and, if the pod enables service links, of its own namespace.
 func (r *resolver) resolveServices(ctx context.Context) error {
 	if r.from == nil {
 		return nil

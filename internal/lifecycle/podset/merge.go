@@ -35,8 +35,8 @@ type RefusedPod struct {
 	Refusal
 }
 
-// NewMerge returns a Merge of sources that have not reported yet. It is complete when each of the named sources has reported
-// all its pods. Without names, one complete report of any source suffices.
+// NewMerge returns a Merge without pods. It is complete once each of the named sources has reported all its pods. Without
+// names, one complete report of any source suffices.
 func NewMerge(named ...string) *Merge {
 	return &Merge{required: slices.Clone(named)}
 }
@@ -44,8 +44,9 @@ func NewMerge(named ...string) *Merge {
 // EmptyMerge returns a complete Merge without pods, for an agent whose sources list no pod.
 func EmptyMerge() *Merge { return &Merge{complete: true} }
 
-// With returns a new Merge in which set replaces the previous set of the same source. A pod in set is refused if its UID
-// belongs to another source. A UID that its source no longer lists passes to the first other source that lists it.
+// With returns a new Merge in which set replaces the previous set of its source. If two sources list a UID, the UID belongs
+// to the first of them, until that source no longer lists it. The refusals are for the pods of set whose UID belongs to
+// another source.
 func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	next := &Merge{required: m.required, sources: slices.Clone(m.sources)}
 	if i := next.sourceIndex(set.Source); i >= 0 {
@@ -59,8 +60,8 @@ func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	return next, refusals
 }
 
-// claimUIDs assigns each UID to one of the sources that list it. A source keeps the UIDs assigned to it in before, as long
-// as it lists them.
+// claimUIDs assigns each UID to one source that lists it. before contains the previous assignments, which stay valid as long
+// as the source lists the UID.
 func (m *Merge) claimUIDs(before map[string]claim) {
 	m.claims = make(map[string]claim, len(before))
 	for _, s := range m.sources { // existing claims stay
@@ -79,8 +80,8 @@ func (m *Merge) claimUIDs(before map[string]claim) {
 	}
 }
 
-// assignPods computes the desired and the refused pods from the owners of the UIDs. It returns a refusal for each pod of the
-// given source whose UID belongs to another source.
+// assignPods computes the desired and the refused pods from m.claims. A pod is desired if its UID belongs to its source. The
+// result has a refusal for each other pod of the given source.
 func (m *Merge) assignPods(source string) (refusals []Refusal) {
 	m.contested, m.refused, m.refusedPods = map[string]bool{}, map[string]bool{}, nil
 	m.pods = make([]*corev1.Pod, 0, len(m.claims))
@@ -144,12 +145,12 @@ func (m *Merge) Pod(uid string) *corev1.Pod { return m.claims[uid].pod }
 // SourceOf returns the name of the source that the UID belongs to, or "" if no source lists it.
 func (m *Merge) SourceOf(uid string) string { return m.claims[uid].source }
 
-// IsRefused reports whether a source lists a pod with this UID that the agent cannot run.
+// IsRefused reports whether a source lists a pod with this UID that failed the checks of [Accept].
 func (m *Merge) IsRefused(uid string) bool { return m.refused[uid] }
 
 // RefusedPods returns the pods that the agent cannot run, one per UID. It omits a UID for which another source lists a pod
 // that can run. The caller must not modify the slice.
 func (m *Merge) RefusedPods() []RefusedPod { return m.refusedPods }
 
-// IsComplete reports whether all desired pods are known: each required source has reported, and no set is incomplete.
+// IsComplete reports whether m contains all desired pods: each required source has reported, and no set is incomplete.
 func (m *Merge) IsComplete() bool { return m.complete }

@@ -28,10 +28,10 @@ type Refusal struct {
 	Err error       // names the pod
 }
 
-// Accept checks the pods of set and returns the accepted set. It rejects a pod if an earlier pod of the set has its name or
-// UID. For each other pod it calls judge, with the pod of the same UID in before or nil as old. judge returns pod itself to
-// accept it, a modified copy and the reason as error, or nil and the reason to reject it. refusals has an entry for each
-// rejected or modified pod.
+// Accept checks the pods of set and returns the accepted set. It rejects a pod whose name or UID occurred earlier in the
+// set. For each other pod it calls judge. The argument old is the pod with this UID in before, or nil. judge returns pod to
+// accept it, a changed copy and an error to accept only that copy, or nil and an error to reject pod. refusals has an entry
+// for each error.
 func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.Pod, error)) (next Accepted, refusals []Refusal) {
 	previous := make(map[string]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {

@@ -52,8 +52,8 @@ func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	return pod
 }
 
-// generatePolicy sets the restart policy of container to one of policies, and adds restart rules for the exit codes 42 and
-// 88. It leaves 60 % of the containers unchanged.
+// generatePolicy changes container with a probability of 40 %. It sets its restart policy to one of policies, and adds
+// restart rules for the exit codes 42 and 88.
 func generatePolicy(rnd *rand.Rand, container *corev1.Container, policies ...corev1.ContainerRestartPolicy) {
 	if !Chance(rnd, 40) {
 		return

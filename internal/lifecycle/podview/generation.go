@@ -33,8 +33,7 @@ func GenerationOf(container *cri.Container) int {
 }
 
 // currentGeneration returns n, the number of restarts of all containers of the pod (RestartAllContainers). A container with
-// a lower generation must be replaced. requested is true if a container has requested the last of these restarts, and no
-// container was created for it yet.
+// a lower generation must be replaced. requested is true if the last restart has not replaced any container yet.
 func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))

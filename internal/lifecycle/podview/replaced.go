@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// HideReplacement returns observed with the previous state of each container that the agent is replacing, so that the pod
-// status shows neither the exit of the container nor the wait for its successor. replaced contains these previous states. A
-// successor that has started is not hidden. The kubelet needs no such step, because it replaces a container within one sync.
-// Source: SyncPod in pkg/kubelet/kubelet.go.
+// HideReplacement returns observed with the previous state of each container that the agent is replacing. The pod status
+// then shows neither the exit of the old container nor the wait for the new one. replaced contains the previous states. A
+// container whose replacement has started is not changed. The kubelet needs no such step, because it replaces a container
+// within one sync. Source: SyncPod in pkg/kubelet/kubelet.go.
 func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	if len(replaced) == 0 {
 		return observed
@@ -36,9 +36,10 @@ func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	return observed
 }
 
-// HideLateSuccessors returns observed without the created successors of containers that published reports as terminated for
-// good. Such a successor appears if its creation fails but takes effect later. The agent does not start it, because a
-// terminated container must keep its status. The kubelet starts it, and then reports no more status of the pod.
+// HideLateSuccessors returns observed without each created container that would replace a container with a final exit. An
+// exit is final if the pod status in published reports it and the restart policy forbids a restart. The runtime can create
+// such a container late, after its CreateContainer call has failed. The agent does not start it, because the terminated
+// container must keep its status. The kubelet starts it, and then no longer updates the status of the pod.
 func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.PodStatus) cri.Pod {
 	late := func(c cri.Container) bool {
 		return c.State == cri.ContainerCreated && slices.ContainsFunc(observed.Containers, func(o cri.Container) bool {

@@ -26,8 +26,8 @@ type SandboxChange struct {
 	Reason  string // why a new sandbox is needed; empty if it is not
 }
 
-// SandboxChange returns whether the pod needs a new sandbox, and why. If it needs none, the result contains the sandbox in
-// use. Source: pkg/kubelet/kuberuntime/util/util.go.
+// SandboxChange reports in its field Create whether the pod needs a new sandbox, and in Reason why. Otherwise the result
+// contains the ID of the newest sandbox, which the pod continues to use. Source: pkg/kubelet/kuberuntime/util/util.go.
 func (v *View) SandboxChange() SandboxChange {
 	newest := v.Observed.NewestSandbox()
 	if newest == nil {

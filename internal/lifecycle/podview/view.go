@@ -48,8 +48,8 @@ func (v *View) NewestInSandbox(name, sandboxID string) *cri.Container {
 	return nil
 }
 
-// HasInitialized reports whether all init containers have completed in the sandbox with this ID. That is so if the sandbox
-// has a regular container, because these are created last.
+// HasInitialized reports whether all init containers have completed in the sandbox with this ID. It returns true if the
+// sandbox has a regular container, because regular containers are created after the init containers.
 func (v *View) HasInitialized(sandboxID string) bool {
 	for i := range v.Pod.Spec.Containers {
 		if v.NewestInSandbox(v.Pod.Spec.Containers[i].Name, sandboxID) != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has now: the size last sent to the runtime or, if that is not
-// recorded, the size that the runtime reports. requested is the size in the spec. It is returned for an instance that no
-// agent has created.
+// actualSize returns the resources that a container instance has now. This is the size last sent to the runtime. If none is
+// recorded, it is the size that the runtime reports, or else the size at the creation of the instance. requested is the size
+// in the spec: actualSize returns it for an instance without annotations of an agent.
 func (s *State) actualSize(container *corev1.Container, instance *cri.Container, requested cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
@@ -110,7 +110,8 @@ func roundToPages(limit int64) int64 {
 // IsLimit reports whether a memory limit in bytes is small enough to have an effect.
 func IsLimit(limit int64) bool { return limit <= 1<<62 }
 
-// memoryQoSValue returns value, the content of a memory QoS file. It returns "" if value is the default of the kernel.
+// memoryQoSValue normalizes value, which the runtime reports for a cgroup v2 file such as memory.min. It returns "" for the
+// defaults of the kernel, "0" and "max", and otherwise value.
 func memoryQoSValue(value string) string {
 	if value == "0" || value == "max" {
 		return ""

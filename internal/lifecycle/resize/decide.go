@@ -107,8 +107,8 @@ func Decide(state State) Decision {
 	return z
 }
 
-// decideActuation returns the decision for pod if the resources in its spec are allocated. It lists the containers whose
-// actual resources differ from the spec.
+// decideActuation returns the decision that makes the resources in the spec of pod the actual resources. It does not check
+// whether they are allocated. The decision lists the containers whose actual resources differ.
 func (s State) decideActuation(pod *corev1.Pod) Decision {
 	if s.Sizes == nil || s.Pod != pod {
 		s.Pod, s.Sizes = pod, SizesOf(pod)
@@ -150,8 +150,8 @@ func (s State) decideActuation(pod *corev1.Pod) Decision {
 	return z
 }
 
-// SizeOf returns the resources that a container of pod must have. For d.Pod it returns the size in d.Sizes, which is already
-// computed.
+// SizeOf returns the resources that a container must have according to the spec of pod. If pod is d.Pod, it returns the size
+// in d.Sizes without computing it again.
 func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.ContainerSize {
 	if d.Pod == pod {
 		if size, ok := d.Sizes.SizeOf(container.Name); ok {
@@ -183,8 +183,8 @@ func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.R
 	return &c.Resources
 }
 
-// IsResize reports whether the spec requests resources that differ from the allocated ones, and the resize is not refused so
-// far. The caller must then check the free resources of the node.
+// IsResize reports whether d resizes the pod: the spec requests resources that differ from the allocated ones, and d has no
+// Reason against the resize. The caller must then check the free resources of the node.
 func (d *Decision) IsResize() bool { return d.Previous != nil && d.Reason == "" }
 
 // Deferred returns the decision for a pod that does not fit on the node now, but may fit later. message is the reason.
@@ -197,8 +197,8 @@ func (d *Decision) Infeasible(message string) Decision {
 	return d.pendingDecision(corev1.PodReasonInfeasible, message)
 }
 
-// pendingDecision returns the decision that does not accept the resize for this reason. The pod keeps its allocated
-// resources, and containers that do not have these resources yet are resized to them.
+// pendingDecision returns the decision to reject or defer the resize with this reason. The pod keeps its allocated
+// resources. A container with other actual resources is still resized to the allocated ones.
 func (d *Decision) pendingDecision(reason, message string) Decision {
 	var p Decision
 	if d.previousDecision != nil {
@@ -269,7 +269,7 @@ func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	return withSizes(pod, differ)
 }
 
-// withSizes returns a copy of pod with the old resources, the field From, of each container in resizes. A limit that a
+// withSizes returns a copy of pod in which each container in resizes has the resources in its field From. A limit that a
 // container inherits from the pod is not written to the container.
 func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 	p := *pod

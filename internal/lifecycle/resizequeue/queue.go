@@ -38,7 +38,8 @@ type Queue struct {
 	woken    map[string]bool    // UIDs of the pods woken in this epoch
 }
 
-// Reset makes the next call of Observe start a new epoch. All deferred resizes are then retried.
+// Reset makes the next call of Observe start a new epoch, as after a release of resources. All deferred resizes are then
+// retried.
 func (q *Queue) Reset() { q.reserved = nil }
 
 // Observe returns the number of the current epoch. A new epoch starts when resources of the node were released: a pod of the
@@ -62,8 +63,8 @@ func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 }
 
 // Next returns the UIDs of the pods whose workers must retry their deferred resize now. resizes are all deferred resizes. In
-// the first second after a release of resources Next returns one pod at a time, and later all. Unless the time at is zero,
-// Next must be called again at that time.
+// the first second after a release of resources, Next returns at most one UID per call. Later it returns all remaining UIDs.
+// The caller must call Next again at the time at; the zero time means that no call is needed.
 func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Time) {
 	for _, r := range sortResizes(resizes) {
 		if r.Epoch >= q.epoch {

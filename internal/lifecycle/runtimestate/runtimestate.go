@@ -55,9 +55,9 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error if the pod network is not ready. It then also records that the pod with this UID waits for
-// the network. If the cached status is older than 5 s, it requests a new status, and waits for it at most 2 s if wait is
-// true. It returns nil if no status is known, because the runtime then reports the problem when it creates a sandbox.
+// CheckNetwork returns an error if the pod network is not ready, and then records that the pod with this UID waits for it.
+// It uses the cached status. If that is older than 5 s, CheckNetwork requests a new status, and waits for it at most 2 s if
+// wait is true. Without any status it returns nil: the runtime reports a missing network when it creates the sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil
@@ -142,8 +142,9 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 }
 
-// fetchStatus fetches the runtime status, stores it, and wakes the callers and the pods that wait for it. If the call to the
-// runtime hangs, late receives its error when it returns. Otherwise late is nil.
+// fetchStatus fetches the runtime status and stores it. It wakes the callers that wait for a status and, once the network is
+// ready, the pods that wait for it. late is nil if the call to the runtime has returned. If the call hangs, late receives
+// its error later.
 func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	var status cri.Status
 	late, err := callout.Do(ctx, callTimeout, func(ctx context.Context) error {

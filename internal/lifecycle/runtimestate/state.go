@@ -24,7 +24,7 @@ func (s *state) isStale(now time.Time) bool {
 }
 
 // checkPod returns an error if the pod network is not ready, and records that the pod with this UID waits for it. If the
-// error is older than notReadyPeriod, checkPod returns nil and records nothing.
+// last status is older than notReadyPeriod, checkPod returns nil and records nothing.
 func (s *state) checkPod(uid string, now time.Time) error {
 	if s.err == nil || now.Sub(s.updatedAt) >= notReadyPeriod {
 		return nil
@@ -47,8 +47,8 @@ func (s *state) recordStatus(err error, now time.Time) (ready []string) {
 	return ready
 }
 
-// hasWaitingPods reports whether pods wait for the network. It first removes pods that have not called CheckNetwork for
-// waitingPeriod.
+// hasWaitingPods reports whether pods wait for the network. A pod waits no longer if it has not called CheckNetwork for
+// waitingPeriod, and is removed from the list.
 func (s *state) hasWaitingPods(now time.Time) bool {
 	maps.DeleteFunc(s.waiting, func(_ string, asked time.Time) bool { return now.Sub(asked) >= waitingPeriod })
 	return len(s.waiting) > 0

@@ -32,9 +32,9 @@ type Slots struct {
 // of the machine; see [Slots.Run].
 func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
 
-// newSlots returns Slots for at most the given number of parallel starts. If parallel is zero, the limit varies with the CPU
-// load, which is read by the function cpu. The minimum is then twice the number of processors, but at least 4, and the
-// maximum is four times the minimum.
+// newSlots returns Slots for at most the given number of parallel starts. If parallel is zero, the limit adapts to the CPU
+// load, which cpu reads. It then starts at twice the number of processors, but at least 4. It grows to at most four times
+// this number.
 func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
 	s := &Slots{minLimit: parallel, maxLimit: parallel, waiting: make(chan struct{}, 1)}
 	if parallel <= 0 {
@@ -66,8 +66,8 @@ func (s *Slots) Acquire(ctx context.Context) error {
 	}
 }
 
-// cancelWait removes the waiting start with the channel granted from the queue. If the start has received a slot in the
-// meantime, cancelWait releases that slot.
+// cancelWait ends the wait of a start in Acquire. granted is the channel of this start in the queue. If the start has
+// received a slot in the meantime, cancelWait releases that slot.
 func (s *Slots) cancelWait(granted chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,9 @@ const (
 	idleToShrink = 0.05
 )
 
-// nextLimit returns the next limit of parallel starts. While starts wait, the limit grows by a quarter if the CPU is idle,
-// and shrinks by one if it is busy. If no start waits, the limit returns to Min. Running starts keep their slots.
+// nextLimit returns the next limit of parallel starts, between p.Min and p.Max. While starts wait, the limit grows by a
+// quarter if the CPU is idle, and shrinks by one if it is busy. If no start waits, the limit returns to p.Min. Running
+// starts keep their slots.
 func (p limitInput) nextLimit() int {
 	switch {
 	case p.Waiting == 0:

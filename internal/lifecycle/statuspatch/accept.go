@@ -87,10 +87,11 @@ func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondi
 	}
 }
 
-// keepTerminated restores the terminated state of each container that has left it although it must not restart. It returns a
-// [*TransitionError] for each such container. before is the previous status, and status is changed in place. If a rule can
-// restart all containers, only ephemeral containers are checked. Source: checkContainerStateTransition in
-// pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in pkg/apis/core/validation.
+// keepTerminated restores the terminated state of a container if status reports another state although the container must
+// not restart. It changes status in place, and returns a [*TransitionError] for each such container. before is the previous
+// status. If a restart rule can restart all containers of the pod, only ephemeral containers are checked. Source:
+// checkContainerStateTransition in pkg/kubelet/status/status_manager.go, ValidatePodStatusUpdate in
+// pkg/apis/core/validation.
 func keepTerminated(pod *corev1.Pod, before, status *corev1.PodStatus) error {
 	spec := &pod.Spec
 	k := stateKeeper{pod: pod}

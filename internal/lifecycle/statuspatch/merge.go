@@ -20,9 +20,10 @@ type Update struct {
 	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next computes the next update of the pod status on the API server. pod is the object on the server, which for a static pod
-// is its mirror pod, and status is the status computed by the agent. mayRun is true while a container may still run, see
-// [Merge]. If [Accept] corrects the status, Next returns its error, and the caller must still send the patch.
+// Next computes the next update of the pod status on the API server. pod is the object on the server, which is the mirror
+// pod for a static pod. status is the status computed by the agent. mayRun is true while a container may still run; see
+// [Merge]. Next returns an error if [Accept] had to correct the status. The caller must send the patch in the Update even
+// then.
 func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, status, now)
 	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)
@@ -35,9 +36,9 @@ func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time)
 	return Update{Status: merged, Patch: patch}, errors.Join(contradiction, err)
 }
 
-// Merge returns the status to publish: the status of the agent, with the conditions of other clients and the claim statuses
-// from server, the status on the API server. As long as mayRun is true, a container may still run, so the phase does not
-// become terminal. A pod with a terminal phase is not ready. The result shares memory with both statuses. Source:
+// Merge returns the status to publish. This is status, computed by the agent, with the conditions of other clients and the
+// claim statuses in server, the status on the API server. While mayRun is true, a container may still run, and the phase
+// does not become terminal. A pod with a terminal phase is not ready. The result shares memory with both statuses. Source:
 // mergePodStatus in pkg/kubelet/status/status_manager.go.
 func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
 	out := *status
@@ -58,7 +59,7 @@ func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now t
 }
 
 // mergeConditions returns the conditions of other clients in server, followed by the agent's conditions in own.
-// DisruptionTarget belongs to other clients, but is copied from own if disrupted is true.
+// DisruptionTarget is a condition of other clients. If disrupted is true, mergeConditions nevertheless copies it from own.
 func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(server)+len(own))
 	for _, c := range server {

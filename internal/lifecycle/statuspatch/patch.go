@@ -68,8 +68,8 @@ func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	return out, d.Decode(&out)
 }
 
-// diffObjects returns the patch that changes the object current to the object target. isStatus is true for the pod status
-// itself, whose lists are merged by key. Lists in its fields are replaced.
+// diffObjects returns the patch that changes the object current to the object target. If isStatus is true, they are pod
+// statuses. The patch then merges the items of their lists by key. The patch replaces all other lists as a whole.
 func diffObjects(current, target object, isStatus bool) object {
 	changes := object{}
 	for name, value := range target {

@@ -36,8 +36,8 @@ type Ticket[T any] struct {
 	granted chan struct{} // nil: the owner does not wait; closed when it may run
 }
 
-// Expect adds a ticket with this rank to the queue, for an owner that has not decided yet whether to run. Other owners must
-// wait until this owner calls Wait or Withdraw, but at most for [Timeout].
+// Expect adds a ticket with this rank to the queue. The owner of the ticket later calls Wait, or Withdraw if it does not
+// need to run. Until then, owners of other tickets wait, but at most for [Timeout].
 func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	t := &Ticket[T]{queue: q, rank: rank, expires: time.Now().Add(Timeout)}
 	q.mu.Lock()
@@ -75,8 +75,8 @@ func (q *Queue[T]) removeTicket(ticket *Ticket[T]) bool {
 	return i >= 0
 }
 
-// Wait waits until the owner of the ticket may run, or ctx ends. If err is nil, the owner may run, and must call done
-// afterwards so that the next owner can run.
+// Wait blocks until the owner of the ticket may run, or ctx ends. After a nil error the owner runs, and then must call done,
+// which lets the next owner run.
 func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	q := t.queue
 	granted := make(chan struct{})
@@ -112,8 +112,9 @@ func (q *Queue[T]) endTurn() {
 	q.grantNext()
 }
 
-// grantNext lets the first waiting owner run, unless an owner runs already. If the owner of another ticket may still decide
-// to run, grantNext schedules a later call instead. q.mu is held.
+// grantNext lets the first owner that waits run, unless another owner is running. If the owner of any ticket has called
+// neither Wait nor Withdraw yet, grantNext instead schedules a call of itself for the time when that ticket expires. q.mu is
+// held.
 func (q *Queue[T]) grantNext() {
 	if q.turnTaken || len(q.tickets) == 0 {
 		return

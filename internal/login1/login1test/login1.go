@@ -270,8 +270,9 @@ func (l *Logind) propertyLocked(msg *dbus.Message) dbus.Variant {
 	return dbus.MakeVariant(l.shutdown)
 }
 
-// inhibitLocked replies to a call of Inhibit by p with the write end of a pipe. It counts an inhibitor until the client has
-// closed this file. During a shutdown it replies with an error. The caller holds l.mu.
+// inhibitLocked replies to a call of Inhibit by p with a file descriptor, the write end of a pipe. l.inhibitors counts the
+// inhibitor until the client has closed the descriptor. During a shutdown, inhibitLocked replies with an error. The caller
+// holds l.mu.
 func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant) {
 	if l.shutdown {
 		reply[dbus.FieldErrorName] = dbus.MakeVariant("org.freedesktop.login1.OperationInProgress")

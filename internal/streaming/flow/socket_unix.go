@@ -15,8 +15,8 @@ import (
 // canReadSocket is true if readSocket works on this platform.
 const canReadSocket = true
 
-// readSocket waits for data and reads until the socket is empty or half of the buffer is full. buf contains size bytes, even
-// with an error. The caller must return buf to buffers. buf is nil if no bytes were read.
+// readSocket waits for data and reads until the socket is empty or half of the buffer is full. The first size bytes of buf
+// are valid even with an error. If size is 0, buf is nil; otherwise the caller must return it to buffers.
 func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, size int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		buf = buffers.Get().(*[bufferSize]byte)

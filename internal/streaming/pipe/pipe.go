@@ -37,8 +37,8 @@ func New(limit int) *Pipe {
 // Write writes all of b. It waits while the pipe is full.
 func (p *Pipe) Write(b []byte) (int, error) { return p.WriteWithTimeout(b, 0) }
 
-// WriteWithTimeout writes all of data, and waits while the pipe is full. It returns [ErrFull] if the reader then reads
-// nothing within timeout. A timeout of zero means no limit.
+// WriteWithTimeout writes all of data. While the pipe is full, it waits for the reader. It returns [ErrFull] if the pipe
+// stays full for timeout. A timeout of zero means no limit.
 func (p *Pipe) WriteWithTimeout(data []byte, timeout time.Duration) (written int, err error) {
 	var timer *time.Timer
 	var expired <-chan time.Time

@@ -99,8 +99,8 @@ func (r *Relay) relayConn(client net.Conn) {
 	tasks.Wait()
 }
 
-// copyBytes copies data from src to dst until src ends, and then closes the write side of dst. If slow is true, it waits as
-// [Relay.SetDelay] demands.
+// copyBytes copies data from src to dst until src ends, and then closes the write side of dst. If slow is true, it applies
+// the delay of [Relay.SetDelay].
 func (r *Relay) copyBytes(dst, src net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {

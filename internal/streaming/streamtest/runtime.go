@@ -45,7 +45,7 @@ type Runtime struct {
 
 var _ cri.SessionRunner = (*Runtime)(nil)
 
-// Release ends all steps named deaf, which run until then. It must be called once.
+// Release ends all steps "deaf", which otherwise never end. It must be called exactly once.
 func (r *Runtime) Release() {
 	r.init()
 	close(r.release)
@@ -53,7 +53,7 @@ func (r *Runtime) Release() {
 
 func (r *Runtime) init() { r.once.Do(func() { r.release = make(chan struct{}) }) }
 
-// RunExec runs the steps in cmd, which [Runtime] lists, and returns the exit code.
+// RunExec runs the steps in cmd and returns the exit code. [Runtime] describes the steps.
 func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (int, error) {
 	r.init()
 	r.Running.Add(1)
@@ -75,8 +75,8 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 	return 0, nil
 }
 
-// runStep runs one step of a command, such as "exit=1". If the step ends the command, over is true and code is the exit code
-// of the command.
+// runStep runs one step of a command, such as "exit=1". over is true if the command ends with this step. code is then its
+// exit code.
 func (r *Runtime) runStep(ctx context.Context, step string, session cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {
@@ -137,8 +137,8 @@ func (r *Runtime) waitStep(ctx context.Context, name, value string) error {
 	return nil
 }
 
-// runUntilDone calls fn and waits until it returns or ctx ends. After the end of ctx, fn continues in the background until
-// its input or output is closed.
+// runUntilDone calls fn in a goroutine and returns its error. If ctx ends first, runUntilDone returns the cause, and fn
+// continues in the background.
 func runUntilDone(ctx context.Context, fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- fn() }()
@@ -202,7 +202,7 @@ func writeFlood(out io.Writer, value string) error {
 	return nil
 }
 
-// RunAttach runs the steps in r.Main and ignores the exit code.
+// RunAttach runs the steps in r.Main, as the main process of the container. It ignores their exit code.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.RunExec(ctx, containerID, r.Main, session)
 	return err

@@ -140,8 +140,9 @@ func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	}
 }
 
-// NegotiateWebSocket checks the WebSocket handshake in r, and returns the first protocol offered in r that the server
-// supports. If r offers none, it returns "" if server contains "". Otherwise it returns a refusal.
+// NegotiateWebSocket checks the WebSocket handshake in r. It returns the first protocol offered in r that is in server, the
+// list of supported protocols. A "" in server permits requests that offer no protocol, for which the result is "". In all
+// other cases it returns a refusal.
 func NegotiateWebSocket(r *http.Request, server []string) (string, *Refusal) {
 	switch {
 	case r.Method != http.MethodGet:

@@ -284,7 +284,8 @@ func (c *Conn) writeAll(opcode byte, prefix, payload []byte) (n int, err error) 
 	}
 }
 
-// WriteClose writes a close frame with this code and reason. Further calls have no effect, and later writes of messages fail.
+// WriteClose writes a close frame with this code and reason. A second close frame is not written. After WriteClose, writing
+// a message returns an error.
 func (c *Conn) WriteClose(code int, reason string) error {
 	if len(reason) > maxControl-2 {
 		reason = reason[:maxControl-2]

@@ -15,9 +15,9 @@ import (
 // ErrAffinity means that the nodeAffinity of a PV does not match the labels of the node.
 var ErrAffinity = errors.New("no matching NodeSelectorTerms")
 
-// CheckAffinity returns an error that wraps [ErrAffinity] if the nodeAffinity of pv does not match the labels of the node. A
-// term without requirements never matches. An invalid term is an error only if no other term matches. As in the kubelet,
-// matchFields are ignored.
+// CheckAffinity returns an error that wraps [ErrAffinity] if the nodeAffinity of pv does not match node, the labels of the
+// node. It ignores matchFields, as the kubelet does. A term without requirements does not match. A term that is invalid
+// causes another error, unless a different term matches.
 func CheckAffinity(pv *corev1.PersistentVolume, node map[string]string) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil

@@ -44,8 +44,8 @@ func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolum
 	return wrapWithName(pvc, err)
 }
 
-// checkBinding returns an error if pvc is not bound to a PV, or is being deleted. A deleted claim is accepted as long as the
-// finalizer pvc-protection keeps it.
+// checkBinding returns an error if pvc is not bound to a PV, or is being deleted. It accepts a deleted claim that still has
+// the finalizer pvc-protection, because the claim then exists until no pod uses it.
 func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	switch {
 	case pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protectionFinalizer):
@@ -71,8 +71,8 @@ func isOwner(pod *corev1.Pod, pvc *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// CheckPV returns an error if pod cannot use pv for the volume vol. This is so if pv is not bound to the claim pvc, or if a
-// container mounts a block volume or uses a file system as a device.
+// CheckPV returns an error if pod cannot use pv for the volume vol. pv must be bound to the claim pvc. Its volumeMode must
+// fit the containers: volumeMounts need Filesystem, and volumeDevices need Block.
 func CheckPV(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	err := checkClaimRef(pvc, pv)
 	if err == nil {

@@ -16,8 +16,8 @@ const expansionNotRequiredAnnotation = "volume.kubernetes.io/node-expansion-not-
 type Expansion struct{ OldSize, NewSize int64 }
 
 // PlanExpansion returns the current and the requested size of a volume. due is true if this node must expand the volume now.
-// It is false while the controller has not finished its part of the expansion (KEP-1790). The parameter known is the current
-// size on this node in bytes; zero means that the capacity in the claim status is used.
+// It is false until the controller has done its part of the expansion (KEP-1790). known is the current size on this node in
+// bytes. If known is zero, the current size is the capacity in the claim status.
 func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (expansion Expansion, due bool) {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	wanted := pv.Spec.Capacity[corev1.ResourceStorage]
@@ -39,8 +39,8 @@ func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 		status == corev1.PersistentVolumeClaimNodeResizeInProgress || expandsOnEveryNode(pvc, expansion))
 }
 
-// expandsOnEveryNode reports whether this node must expand the volume of pvc although another node has already expanded it.
-// This is so for a ReadWriteMany claim whose status has the new size. An annotation of the claim can turn it off.
+// expandsOnEveryNode reports whether each node that uses the volume must expand it, and not only one node. This is so for a
+// ReadWriteMany claim without the annotation that turns it off. The status of the claim must already have the new size.
 func expandsOnEveryNode(pvc *corev1.PersistentVolumeClaim, expansion Expansion) bool {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	_, not := pvc.Annotations[expansionNotRequiredAnnotation]

@@ -39,9 +39,8 @@ func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool
 	}
 }
 
-// addKeys adds a file with the content data[item.Key] for each item. Without items, it adds a file for each key of data. A
-// missing key is an error unless mayMiss is true. The parameter missing is the format of that error, with one verb for the
-// key.
+// addKeys adds a file with the content data[item.Key] for each item. Without items, it adds a file for each key of data. It
+// adds an error for a missing key unless mayMiss is true. missing is the format of the error, with one verb for the key.
 func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
 	if len(items) == 0 {
 		for key, content := range data {

@@ -59,8 +59,9 @@ func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProject
 	}
 }
 
-// addCredential adds a file with the secret data. If all containers run as one user, that user owns the file. If there is
-// such a user or the pod has an fsGroup, the mode is 0600. For an fsGroup, package fsgroup later changes the mode to 0640.
+// addCredential adds a file with the secret data. If all containers run as one user, that user owns the file and its mode is
+// 0600. Otherwise the mode is 0600 for a pod with an fsGroup, which package fsgroup later changes to 0640, and the default
+// mode for other pods.
 func (b *builder) addCredential(path string, data []byte) {
 	var mode *int32
 	owner := commonUser(&b.pod.Spec)

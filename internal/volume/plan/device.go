@@ -33,7 +33,8 @@ func (s *State) countUsers() {
 	}
 }
 
-// countVolume adds vol to the counts of its device d: the users of d and, if a step of vol is running, the running steps.
+// countVolume adds vol to the counts of its device d. vol counts as a user of d if it must be mounted, or may still be on
+// the node. If a step of vol is running, it counts as a running step of d.
 func (d *Device) countVolume(vol *Volume) {
 	if vol.Desired == Mounted && d.stageFor == nil {
 		d.stageFor = vol
@@ -55,8 +56,8 @@ func (d *Device) countStep(step Step) {
 	}
 }
 
-// canStart reports whether this step of a volume of d may start now. A set-up needs a staged device without any other
-// running step. Teardowns may run in parallel.
+// canStart reports whether this step of a volume of d may start now. A set-up needs a staged device, and no other step of
+// the device or of its volumes may be running. Teardowns may run in parallel.
 func (d *Device) canStart(step Step) bool {
 	switch step {
 	case SetUp, Remount:

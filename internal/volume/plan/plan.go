@@ -99,8 +99,8 @@ type slots struct {
 	wake     time.Time // when a step that exceeds the limit may start
 }
 
-// takeSlot counts one more step that starts now, and returns true. If the limit State.Parallel is reached, it returns false and
-// sets b.wake to the time when a slot becomes free.
+// takeSlot reserves a slot for a step that starts now, and returns true. If State.Parallel steps are running already, it
+// returns false and sets b.wake to the time when a slot becomes free.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
 		b.wake = sleep.Earlier(b.wake, b.nextFree)
@@ -111,8 +111,8 @@ func (b *slots) takeSlot() bool {
 	return true
 }
 
-// freeSlots returns the number of steps that may start within the limit State.Parallel. A step that has run longer than
-// State.Slow uses no slot. freed is when the next running step becomes that slow; zero means never.
+// freeSlots returns how many steps may start: at most State.Parallel steps run at a time. A step that has run longer than
+// State.Slow is not counted. freed is when the next running step reaches this time; zero means never.
 func (s *State) freeSlots(now time.Time) (n int, freed time.Time) {
 	n = max(s.Parallel, 1)
 	count := func(p *Progress) {

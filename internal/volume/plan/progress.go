@@ -108,8 +108,8 @@ func (p *Progress) Start(step Step, now time.Time) {
 }
 
 // Complete records that the running step has completed. A nil failure is a success: the phase becomes Absent after a
-// teardown or unstage, and Ready after any other step. A teardown or unstage always counts as failed if a hung plugin call
-// may have changed the node in the meantime.
+// teardown or unstage, and Ready after any other step. If a plugin call that was given up may have changed the node in the
+// meantime, a successful teardown or unstage counts as failed and is repeated.
 func (p *Progress) Complete(failure *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
@@ -128,8 +128,9 @@ func (p *Progress) Complete(failure *Failure, now time.Time) {
 	}
 }
 
-// recordFailure records the failure of a step and sets the time of the retry. The phase becomes Absent if the step has left
-// nothing on the node. It becomes Ready if the step found a usable volume of a previous agent process.
+// recordFailure records the failure of a step and sets the time of the retry. The phase becomes Absent if a set-up or stage
+// has left nothing on the node. It becomes Ready if a set-up has failed, but a usable volume of a previous agent process
+// exists.
 func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
 	if step == SetUp && p.Recovered && !p.hasHungCall() && failure.Usable {
 		p.Phase, step = Ready, Remount
@@ -159,8 +160,9 @@ func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	p.Complete(&failure, now)
 }
 
-// HungCallReturned records that a plugin call that was given up has returned. step is the step of that call. The failed step
-// may be retried at once. A running teardown or unstage must be repeated, because the call may have changed the node.
+// HungCallReturned records that a plugin call has returned after it was given up. step is the step that has made this call.
+// The failed step may be retried at once. A running teardown or unstage must be repeated, because the call may have changed
+// the node.
 func (p *Progress) HungCallReturned(step Step) {
 	if step.isRemoval() {
 		p.HungTearDown = false

@@ -48,9 +48,9 @@ type certRecord struct {
 	warnedOverdue, warnedExpired bool
 }
 
-// nextRequest returns when Run must send the next request for the certificate. ever is false if no request must be sent,
-// because one is running or the last one was refused.
-func (r *certRecord) nextRequest() (at time.Time, ever bool) {
+// nextRequest returns when Run must send the next request for the certificate. needed is false if no request must be sent,
+// because a request is running or the last request was refused.
+func (r *certRecord) nextRequest() (at time.Time, needed bool) {
 	if r.cancel != nil || r.refused {
 		return at, false
 	}
@@ -126,8 +126,8 @@ func (r *certRecord) metricState(now time.Time) string {
 	return "fresh"
 }
 
-// currentCertificate returns the last issued certificate. It returns an error if none is issued yet, or if the last request was
-// refused.
+// currentCertificate returns the last issued certificate. It returns an error if no certificate is issued yet. After a
+// refused request it always returns an error, even if an earlier certificate is still valid.
 func (r *certRecord) currentCertificate() (volume.PodCertificate, error) {
 	switch {
 	case r.refused:

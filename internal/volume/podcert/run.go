@@ -78,8 +78,8 @@ func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []requ
 		for _, reason := range reasons {
 			events = append(events, event{r.pod, reason, eventMessages()[reason]})
 		}
-		switch at, ever := r.nextRequest(); {
-		case !ever:
+		switch at, needed := r.nextRequest(); {
+		case !needed:
 		case at.After(now):
 			wake = sleep.Earlier(wake, at)
 		default:

@@ -98,8 +98,8 @@ func usesVolume(container *corev1.Container, volume string) bool {
 // MountOption returns the mount option context="LABEL". The quotes are necessary because label may contain commas.
 func MountOption(label string) string { return "context=" + strconv.Quote(label) }
 
-// CheckConflict returns an error, with the text of the kubelet, if the volume is mounted with another SELinux label than the
-// wanted one.
+// CheckConflict returns an error, with the text of the kubelet, if mounted, the SELinux label with which the volume is
+// mounted, is not the wanted label.
 func CheckConflict(volume, mounted, wanted string) error {
 	if mounted == wanted {
 		return nil

@@ -32,9 +32,8 @@ const (
 	cleanUpPeriod = time.Minute // time between two removals of expired tokens
 )
 
-// NeedsRefresh reports whether t must be replaced, because it is older than 24 h or in the last fifth of its lifetime.
-// seconds is the total lifetime of t. random, a number in [0,1), makes the replacement up to 10 s earlier, so that tokens
-// are not replaced all at once.
+// NeedsRefresh reports whether t must be replaced. This is so after 24 h or in the last fifth of its lifetime, which is
+// seconds long. random, a number in [0,1), moves this time up to 10 s earlier, so that tokens are not replaced all at once.
 func NeedsRefresh(t volume.Token, seconds int64, random float64, now time.Time) bool {
 	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
 	issued := t.Expires.Add(-time.Duration(seconds) * time.Second)
