@@ -66,9 +66,10 @@ func defaultHard(goos string) map[string]string {
 	return hard
 }
 
-// ParseThresholds returns the thresholds in config: first the hard ones, then the soft ones, each sorted by signal. It omits
-// thresholds of "0%" and "100%", because these values disable a threshold. With EnforcePods it adds thresholds for
-// allocatableMemory.available; [Layout.Thresholds] adds those for containerfs. The error names each invalid entry.
+// ParseThresholds returns the thresholds in config: first the hard ones, then the soft ones, each sorted by signal. It
+// omits thresholds of "0%" and "100%", because these values disable a threshold. If config.EnforcePods is true, it adds
+// thresholds for allocatableMemory.available. It adds none for containerfs: call [Layout.Thresholds] for that. The error
+// names each invalid entry.
 func ParseThresholds(config Config) ([]Threshold, error) {
 	var p parser
 	list := p.parseThresholds("evictionHard", config.hardThresholds())

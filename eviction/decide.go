@@ -105,8 +105,9 @@ func (d *decider) indexReadings() {
 	}
 }
 
-// recordReadings stores the readings of this decision in s, because the next decision compares them with its own. It omits
-// the reading of deferredSignal: that reading must still count as new once the candidates are measured.
+// recordReadings stores the readings of this decision in s, so that the next decision detects which of its own readings
+// are new. It stores none if Decision.NeedsCandidates is set. It omits the reading of deferredSignal, because no pod was
+// evicted for this signal yet: the reading must still count as new once the candidates are measured.
 func (s *State) recordReadings(d *decider) {
 	if d.decision.NeedsCandidates {
 		return
@@ -118,8 +119,8 @@ func (s *State) recordReadings(d *decider) {
 	}
 }
 
-// evaluateThresholds determines which thresholds are met, and sets their node conditions. A threshold that was met for its
-// grace period stays met until its minimum reclaim is available too.
+// evaluateThresholds stores in the state which thresholds are met, and sets their node conditions. A threshold that was
+// met for its whole grace period stays met until its value plus its minimum reclaim is available.
 func (d *decider) evaluateThresholds() {
 	before := d.decision.State.met
 	var met []metThreshold
@@ -150,8 +151,8 @@ func (d *decider) evaluateThresholds() {
 	}
 }
 
-// adoptVictims adds the candidates that are already being evicted to the victims. Such evictions were started elsewhere, for
-// example before the agent was restarted.
+// adoptVictims records a victim for each candidate that is already being evicted and has no record. These evictions were
+// started elsewhere, for example by a previous agent process.
 func (d *decider) adoptVictims() {
 	for i := range d.observation.Candidates {
 		c := &d.observation.Candidates[i]
@@ -161,8 +162,9 @@ func (d *decider) adoptVictims() {
 	}
 }
 
-// updateAdopted updates the adopted victims, which are pods whose eviction was started elsewhere. It removes victims that
-// have terminated or run again. It kills victims that have not terminated in time.
+// updateAdopted updates the adopted victims, which are pods whose eviction was started elsewhere. It removes the victims
+// that are no longer being evicted: they have terminated or were started again. It kills the victims that are still being
+// evicted at the time victim.kill.
 func (d *decider) updateAdopted() {
 	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
@@ -181,8 +183,8 @@ func (d *decider) updateAdopted() {
 	}
 }
 
-// requireCandidates reports whether the candidates are not measured yet. In this case it sets Decision.NeedsCandidates, so
-// that the caller measures them, unless a measurement is already running.
+// requireCandidates returns true if the candidates are not measured yet. The current step then cannot continue. If no
+// measurement is running, it also sets Decision.NeedsCandidates, so that the caller starts one.
 func (d *decider) requireCandidates() bool {
 	if !d.observation.Measured && !d.observation.Measuring {
 		d.decision.NeedsCandidates = true
@@ -196,9 +198,9 @@ func (d *decider) victimDeadline(grace time.Duration) time.Time {
 	return d.now.Add(max(10*time.Second, grace+grace/2) + cleanupTimeout)
 }
 
-// checkStorageLimits evicts all pods that exceed a limit of local storage. It needs measured candidates, and requires them
-// every 10 s. If it returns true, the thresholds must not be checked now: a pod is evicted, or the candidates must be
-// measured first.
+// checkStorageLimits evicts all pods that exceed a limit of local storage. It checks the limits whenever the candidates
+// are measured. If the last check was 10 s ago, it requires a measurement. It returns true if it has evicted a pod or has
+// required a measurement: the thresholds must not be checked now.
 func (d *decider) checkStorageLimits() bool {
 	if d.policy.rules.NoLocalStorage {
 		return false
@@ -250,9 +252,9 @@ func (d *decider) checkThresholds() {
 	}
 }
 
-// decideReclaim decides whether to free caches, containers or images before a pod is evicted for t, and sets
-// Decision.Reclaim. If it returns true and Decision.Reclaim is nil, a pod must be evicted now. It returns false if t must
-// wait, because a reclaim is running or its effect is not measured yet.
+// decideReclaim decides whether to free caches, containers or images before a pod is evicted for t. It returns false if t
+// must wait, because a reclaim is running or its effect is not measured yet. Otherwise it returns true: the caller must
+// evict a pod, unless decideReclaim has set Decision.Reclaim.
 func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	missing := reading.amountMissing(t, true)
 	kind := d.policy.reclaimKind(t, reading, d.observation.Layout, missing)
@@ -282,8 +284,8 @@ func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	return true
 }
 
-// reclaimKind returns which resources to reclaim before a pod is evicted for t; zero means none. Caches are reclaimed only
-// if this can free all missing bytes.
+// reclaimKind returns which resources to reclaim before a pod is evicted for t; zero means none. It returns ReclaimCache
+// only if the reclaimable caches have at least missing bytes.
 func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, missing int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
 		return layout.ReclaimKinds(t.Signal)
@@ -294,8 +296,9 @@ func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, missin
 	return ReclaimCache
 }
 
-// selectVictim evicts the pod that the ranker puts first, except critical pods and pods that are already being evicted. If
-// no pod remains, it sets Decision.NoVictim. If the candidates are not measured yet, it only requires their measurement.
+// selectVictim evicts the pod that the ranker puts first, except critical pods and pods that are already being evicted.
+// If no pod remains, it sets Decision.NoVictim. If the candidates are not measured yet, it evicts no pod, and requires a
+// measurement.
 func (d *decider) selectVictim(t Threshold, reading Reading) {
 	if d.requireCandidates() {
 		d.deferredSignal = t.Signal
@@ -334,8 +337,8 @@ func (d *decider) wakeAt(t time.Time) {
 	}
 }
 
-// nextWake returns the time of the next observation, which is 100 ms to 10 s after now. The time is shorter if a threshold
-// is met or close. If Rules.FixedPeriod is set, nextWake always uses this period.
+// nextWake returns the time of the next observation, which is 100 ms to 10 s after now. The node is observed sooner if a
+// threshold is met or close. If Rules.FixedPeriod is set, the next observation is always this period after now.
 func (d *decider) nextWake() time.Time {
 	if d.policy.rules.FixedPeriod > 0 {
 		return d.now.Add(d.policy.rules.FixedPeriod)

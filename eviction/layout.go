@@ -36,10 +36,10 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns list with added thresholds for containerfs, the filesystem of the writable layers. They are copies of
-// the thresholds of nodefs or imagefs, because containerfs is one of these filesystems. Thresholds of containerfs in list
-// are dropped, and the error names them; the result is valid nevertheless. Source: UpdateContainerFsThresholds in
-// pkg/kubelet/eviction/helpers.go.
+// Thresholds returns list with added thresholds for containerfs, the filesystem of the writable layers. This filesystem
+// is the same as nodefs or imagefs, so the added thresholds are copies of the thresholds of that filesystem. If list
+// already has thresholds for containerfs, they are dropped, and the error names them. The result is valid even then.
+// Source: UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
 	kept := make([]Threshold, 0, len(list)+4)
@@ -59,8 +59,8 @@ func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	return kept, errors.Join(errs...)
 }
 
-// containerFSSignal returns the one of the two signals that measures the filesystem of the writable layers. This is image if
-// the layout is DedicatedImageFS, otherwise node.
+// containerFSSignal returns image if the writable layers are on imagefs, and node if they are on nodefs. The arguments
+// are the same signal, such as available bytes, of these two filesystems.
 func (l Layout) containerFSSignal(node, image Signal) Signal {
 	if l == DedicatedImageFS {
 		return image
@@ -68,8 +68,8 @@ func (l Layout) containerFSSignal(node, image Signal) Signal {
 	return node
 }
 
-// appendCopies copies the thresholds of the signal from, changes the signal of the copies to the signal to, and appends them
-// to list. If there are several hard thresholds, it copies only the last one; the same applies to soft thresholds.
+// appendCopies appends copies of the thresholds of one signal to list. A copy has the signal to instead of the signal
+// from. If there are several hard thresholds, it copies only the last one; the same applies to soft thresholds.
 func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	for _, hard := range []bool{true, false} {
 		is := func(t Threshold) bool { return t.Signal == from && t.Hard() == hard }

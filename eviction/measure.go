@@ -29,9 +29,10 @@ type lastObservation struct {
 	err         error
 }
 
-// measureCandidates stores the last result of Observer.Candidates in o and returns its error. If there is no result, it
-// starts the call in a goroutine and sets o.Measuring. If the call hangs, it returns an error and sets o.Measured, so that
-// the decision is made without candidates.
+// measureCandidates adds the candidates to the observation o, as measured by the last call of Observer.Candidates, and
+// returns the error of that call. If there is no result yet, it starts a call in a goroutine and sets o.Measuring. If the
+// running call hangs, it returns an error. It then sets o.Measured without candidates, so that the decision does not wait
+// for them.
 func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 	if a := r.pods.result; a != nil {
 		o.Candidates, o.Measured = a.candidates, true // possibly incomplete
@@ -62,7 +63,8 @@ func (r *runner) callCandidates(ctx context.Context) {
 }
 
 // applyMeasurement stores the result of Observer.Candidates for the next decision. It drops a result that is outdated or
-// took too long. It returns the time of the next observation. The argument soonest is the earliest time of an observation.
+// took too long. It returns the time of the next observation. If the time soonest has not come, the node must not be
+// observed yet: applyMeasurement then decides with the readings of the last observation.
 func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soonest time.Time) time.Time {
 	outdated := r.pods.outdated || result.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}

@@ -104,8 +104,9 @@ func (r Rules) validate() error {
 	return errors.Join(errs...)
 }
 
-// sortThresholds returns the thresholds without duplicates, in the order in which decisions check them. Thresholds of memory
-// are first, as in the kubelet. Within both groups, hard thresholds precede soft ones.
+// sortThresholds returns the thresholds without duplicates, in the order in which decisions check them. As in the
+// kubelet, memory thresholds precede all other thresholds. Among the memory thresholds, and among the remaining ones,
+// hard thresholds precede soft ones.
 func sortThresholds(list []Threshold) (sorted []Threshold) {
 	for _, t := range list {
 		if !slices.Contains(sorted, t) {

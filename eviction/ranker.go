@@ -182,7 +182,8 @@ func (c *Candidate) memoryUsage(ignoreSwap bool) int64 {
 	return addSaturated(c.Memory, c.Swap)
 }
 
-// compareTrueFirst compares a and b, where true precedes false. The result is negative, zero or positive, as of cmp.Compare.
+// compareTrueFirst compares a and b for sorting true before false. Like cmp.Compare, it returns a negative number, zero
+// or a positive number.
 func compareTrueFirst(a, b bool) int {
 	switch {
 	case a == b:

@@ -81,9 +81,9 @@ func (r *runner) decide(ctx context.Context) time.Time {
 	return d.Wake
 }
 
-// recordFailedPass stores err in the status after an observation without any reading. The status otherwise keeps the
-// previous observation. It returns the time of the next observation. The delay is 1 s after the first failure and doubles
-// with each failure in a row, up to 10 s.
+// recordFailedPass stores err in the status, and keeps the rest of the status. It is called if an observation has no
+// reading. It returns the time of the next observation: 1 s after the first failure, then twice as long after each
+// further failure in a row, up to 10 s.
 func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 	r.evictor.mu.Lock()
 	r.evictor.status.Err = err
@@ -190,8 +190,8 @@ func readingAge(observation Observation, signal Signal, now time.Time) time.Dura
 	return 0
 }
 
-// startReclaim starts the reclaim in a goroutine. If the previous reclaim of this resource still hangs, it records instead
-// that the reclaim has freed nothing. The next decision then evicts a pod.
+// startReclaim starts the reclaim in a goroutine. If a previous reclaim of this resource still hangs, it starts none, and
+// records that nothing was freed. The next decision then evicts a pod.
 func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	now := time.Now()
 	if r.reclaiming[request.Signal.reclaimIndex()] {

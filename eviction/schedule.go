@@ -50,8 +50,8 @@ func (s readingSample) isNew(reading Reading, now time.Time) bool {
 	return !s.known || reading.Time.IsZero() || reading.Time.After(s.time) || s.time.After(now) && !reading.Time.Equal(s.time)
 }
 
-// minExhaustSeconds returns the shortest time, in seconds, in which processes are assumed to use up the whole capacity. The
-// period of observations is at least short enough for this speed.
+// minExhaustSeconds returns in how many seconds processes are assumed to use up the whole capacity at the fastest.
+// nextPeriod assumes this speed even if the usage grows more slowly, because it may accelerate.
 func (s Signal) minExhaustSeconds() float64 {
 	switch s.Resource() {
 	case Memory:
@@ -63,8 +63,8 @@ func (s Signal) minExhaustSeconds() float64 {
 	}
 }
 
-// nextPeriod returns the time until the next observation for the threshold t, which is not met. It is a quarter of the time
-// after which t is expected to be met, limited to the range from 100 ms to 10 s.
+// nextPeriod returns the time until the next observation for t, a threshold that is not met. It estimates when t will be
+// met, and returns a quarter of the time until then, limited to the range from 100 ms to 10 s.
 func (s readingSample) nextPeriod(reading Reading, t Threshold) time.Duration {
 	left := -float64(reading.amountMissing(t, false))
 	speed := max(s.speed, float64(reading.Capacity)/reading.Signal.minExhaustSeconds())

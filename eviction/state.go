@@ -75,7 +75,7 @@ func (s Signal) reclaimIndex() int {
 	}
 }
 
-// withReclaimStarted records that the reclaim starts now, so that its timeout does not begin with the earlier decision. It
+// withReclaimStarted records that the reclaim starts now. Its timeout then counts from now, and not from the decision. It
 // returns the changed state and the changed reclaim.
 func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclaim) {
 	if s.isCurrent(reclaim) {
@@ -160,8 +160,8 @@ func (s State) withKillStarted(uid string) State {
 	return s
 }
 
-// isVictim reports whether the pod is recorded as a victim, which means that its eviction has started. A record expires some
-// time after the eviction.
+// isVictim reports whether the pod is recorded as a victim, which means that its eviction has started. The record is
+// removed when the pod has terminated, and at the latest at victim.expires.
 func (s State) isVictim(uid string) bool {
 	return slices.ContainsFunc(s.victims, func(v victim) bool { return v.uid == uid })
 }
@@ -177,8 +177,8 @@ func (s State) blockedUntil() (until time.Time) {
 	return until
 }
 
-// dropExpired removes the victims whose record has expired. It replaces other times that are in the future by now, because
-// they show that the clock was set back.
+// dropExpired removes the victims whose record has expired. It also replaces the times of conditions and of the last
+// storage check by now if they are in the future. Such times show that the clock was set back.
 func (s State) dropExpired(now time.Time) State {
 	if slices.ContainsFunc(s.victims, func(v victim) bool { return !v.expires.After(now) }) {
 		s.victims = slices.DeleteFunc(slices.Clone(s.victims), func(v victim) bool { return !v.expires.After(now) })

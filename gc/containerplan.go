@@ -24,8 +24,8 @@ type ContainerPolicy struct {
 	MaxContainers int
 }
 
-// DefaultContainerPolicy returns the kubelet's default policy. Of the instances of each pod container that do not run, it
-// keeps the newest. It has no minimum age and no limit per node.
+// DefaultContainerPolicy returns the kubelet's default policy. For each pod container, it keeps the newest instance that
+// is not running and removes older ones. It has no minimum age and no limit per node.
 func DefaultContainerPolicy() ContainerPolicy {
 	return ContainerPolicy{MaxPerPodContainer: 1, MaxContainers: -1}
 }
@@ -118,8 +118,9 @@ type instanceGroup struct {
 	instances []*cri.Container
 }
 
-// PlanContainers returns the containers to remove, in the order of their removal. Running containers stay. Of removed pods
-// it plans all containers; of other pods, the oldest ones above the limits of the policy. It reads no clock and modifies
+// PlanContainers returns the containers to remove, in the order of their removal. It plans all containers of removed
+// pods, and with state.IncludeTerminated those of terminated pods. Of other pods it plans the oldest containers above the
+// limits of the policy. Running containers and containers younger than policy.MinAge stay. It reads no clock and modifies
 // nothing. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	var out []Removal
@@ -187,8 +188,8 @@ func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceG
 	return units
 }
 
-// planExcess plans the removal of the oldest instances, so that only as many remain as keep says. It appends the removals to
-// out and deletes the instances from the group. The argument why is the reason for the log.
+// planExcess plans the removal of the oldest instances of the group, so that at most keep instances remain. It appends
+// the removals to out and deletes these instances from the group. The argument why is the reason for the log.
 func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Removal {
 	for i := len(u.instances) - 1; i >= keep; i-- {
 		out = append(out, newRemoval(u.instances[i], u.pod, why))
@@ -211,9 +212,10 @@ func compareByName(a, b *cri.Container) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Name, b.Name))
 }
 
-// PlanSandboxes returns the sandboxes to remove. These are all sandboxes of removed pods, and all except the newest sandbox
-// of each other pod. Ready sandboxes and sandboxes with containers stay. It reads no clock and modifies nothing. Source:
-// evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanSandboxes returns the sandboxes to remove. These are all sandboxes of removed pods, and with
+// state.IncludeTerminated those of terminated pods. Of other pods it plans all except the newest sandbox. Ready sandboxes
+// and sandboxes with containers stay. It reads no clock and modifies nothing. Source: evictSandboxes in
+// pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanSandboxes(state ContainerState) []Removal {
 	holds := make(map[string]bool, len(state.Snapshot.Containers))
 	for i := range state.Snapshot.Containers {

@@ -175,8 +175,8 @@ func (g *Containers) readState(ctx context.Context, includeTerminated bool) (*Co
 	return &ContainerState{Snapshot: snap, Now: time.Now(), Pod: g.opts.Pod, MayRemove: g.opts.MayRemove, NotReady: !ready, IncludeTerminated: includeTerminated}, nil
 }
 
-// isStillRemovable reports whether the planned removal is still allowed. It is not if a source has listed the pod again
-// since the plan was made.
+// isStillRemovable reports whether the planned removal is still allowed. It returns false if a source has listed the pod
+// again since the plan was made.
 func isStillRemovable(state *ContainerState, removal *Removal) bool {
 	current := state.podState(removal.PodUID)
 	return current == removal.Pod || current != PodOwned && state.isRemovable(current)
@@ -193,8 +193,9 @@ const (
 // pkg/kubelet/kuberuntime/labels.go.
 const annotationGrace = "io.kubernetes.pod.terminationGracePeriod"
 
-// removeContainer removes the log of a container, and then the container of the planned removal r. If the log cannot be
-// removed, the container stays, because only the container records the path of its log.
+// removeContainer executes the planned removal r of a container: it removes the log and then the container. If the log
+// cannot be removed, the container stays, because only the container records the path of its log. It first stops a
+// container in state unknown, and keeps a container that was started since the plan was made.
 func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r Removal) error {
 	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()

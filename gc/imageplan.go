@@ -111,7 +111,7 @@ func (c candidate) compareRemovalOrder(d candidate) int {
 	return cmp.Compare(c.image.ID, d.image.ID)
 }
 
-// keepReason returns the reason to keep an image of any age. It returns "" if there is no such reason.
+// keepReason returns the reason to keep an image regardless of its age. It returns "" if there is no such reason.
 func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	switch {
 	case image.ID == "":

@@ -87,7 +87,7 @@ func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 	return max(mulDiv(d.Capacity, uint64(100-p.LowThresholdPercent), 100), available) - available, true, nil
 }
 
-// mulDiv returns a*b/c, rounded down. Either a or b must be at most c, so that the result is no overflow.
+// mulDiv returns a*b/c, rounded down. Either a or b must be at most c, because mulDiv panics if the result overflows.
 func mulDiv(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	quotient, _ := bits.Div64(hi, lo, c)

@@ -104,9 +104,9 @@ type Images struct {
 
 var _ ImageGC = (*Images)(nil)
 
-// NewImages returns a collector of unused images, and starts nothing. The collector lists and removes images with the
-// argument images. It lists the containers that use them with lister. The error names a nil argument or an invalid
-// Options.Policy.
+// NewImages returns a collector of unused images, and starts nothing. It uses images to list and remove images, and
+// lister to list the containers that use them. Both are usually the same client of the runtime. The error names a nil
+// argument or an invalid Options.Policy.
 func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images, error) {
 	if err := required.Args("gc.NewImages", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -135,7 +135,8 @@ func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images
 	return g, nil
 }
 
-// Run calls [Images.Collect] at once and then every Options.Period. It logs errors. It returns nil when ctx ends. A second
+// Run calls [Images.Collect] at once and then every Options.Period. It calls [Images.Detect] instead while Options.Ready
+// returns false, and always if the policy never removes an image. It logs errors. It returns nil when ctx ends. A second
 // call returns an error.
 func (g *Images) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {

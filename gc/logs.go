@@ -115,9 +115,10 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes the directories in path of pods that are in state PodRemoved and have no sandbox or container. It keeps
-// directories younger than MinDirAge. The function uidOf returns the pod UID for a directory name, or "" to keep the
-// directory. If prepare is not nil, it is called before each removal, and an error of it keeps the directory.
+// removeDirs removes subdirectories of path that belong to pods. It removes the directory of a pod if the pod is in state
+// PodRemoved, has no sandbox or container, and the directory is at least MinDirAge old. The function uidOf returns the
+// pod UID for a directory name, or "" if the name belongs to no pod. If prepare is not nil, it is called before each
+// removal; if it returns an error, the directory stays.
 func (g *Containers) removeDirs(
 	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// volumeDirDepths returns the directories with volumes in the directory of a pod. The values are the depths of the mount
-// points in them: volumes/PLUGIN/NAME has depth 2, and volume-subpaths/VOLUME/CONTAINER/INDEX has depth 3.
+// volumeDirDepths returns the subdirectories of a pod directory that contain volumes, each with the depth of its mount
+// points. The mount points volumes/PLUGIN/NAME have depth 2, and volume-subpaths/VOLUME/CONTAINER/INDEX have depth 3.
 func volumeDirDepths() map[string]int { return map[string]int{"volumes": 2, "volume-subpaths": 3} }
 
 // removePodDirs removes the directories in PodRoot of pods in state PodRemoved. It keeps a directory in which a volume is

@@ -87,11 +87,11 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image, as listed by the runtime, for removal. It returns ok false if the image is held, is already
-// claimed, or was held after the time listed. Until release is called, an Ensure that finds the image waits.
+// Claim reserves an image for removal. The image is as listed by the runtime, and listed is the time at which the caller
+// has listed the containers. It returns ok false if the image is held or already claimed. It also returns ok false if a
+// hold was released at listed or later, because a container that uses the image may have been created since.
 //
-// The argument listed is the time at which the caller has listed the containers of the runtime. If a container was created
-// later, its hold was released after that time, so that Claim fails.
+// The caller must call release after the removal. Until then, an Ensure that finds the image waits.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
 	table := &p.holds
 	table.mu.Lock()
@@ -145,9 +145,9 @@ func (h *holdTable) countClaims() uint64 {
 	return h.claimCount
 }
 
-// addImage adds the image with this ID to the hold of an image name. It fails if the image is claimed for removal, or may
-// have been removed since the caller got earlierClaims from countClaims. It then returns ok false, and a channel that is
-// closed when the claim is released.
+// addImage adds the image with this ID to the hold of the image name key. It fails if the image is claimed for removal.
+// It also fails if a claim was released after the call of countClaims that returned earlierClaims, because the image may
+// have been removed. It then returns ok false, and a channel that is closed when the claim is released.
 func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

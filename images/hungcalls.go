@@ -29,7 +29,8 @@ type hungCalls struct {
 	calls map[string]int // by identity
 }
 
-// checkAllowed returns a timeoutError if a call with this identity hangs, or if too many calls hang.
+// checkAllowed returns a timeoutError if an earlier call with this identity hangs, or if too many calls hang. Calls of
+// the same method with the same arguments have the same identity.
 func (a *hungCalls) checkAllowed(identity string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -129,9 +129,9 @@ func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentia
 	return result, nil
 }
 
-// guardPull returns the context for a pull, which is cancelled when the pull exceeds its deadline. The cause of the context
-// is then the reason. If the pull is slow, guardPull calls release, so that another pull may start. The caller must call end
-// after the pull.
+// guardPull returns the context for a pull. The context is cancelled when the pull exceeds its deadline, with the
+// exceeded limit as its cause. If the pull is slow, guardPull calls release, so that another pull may start. The caller
+// must call end after the pull.
 func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release func()) (pullCtx context.Context, end func()) {
 	pullCtx, cancel := context.WithCancelCause(ctx)
 	onSlow := func() {
@@ -181,8 +181,9 @@ func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, crede
 	return result, newPullError(request.Image, errs, credentials)
 }
 
-// pullWithCredential calls PullImage with the given credential. If used is nil, it pulls anonymously. If the call hangs and
-// is abandoned, it sets result.abandoned, and the record of the started pull stays until the call returns.
+// pullWithCredential calls PullImage with the credential used, or anonymously if used is nil. If the call hangs and is
+// abandoned, it sets result.abandoned: the caller must then keep the intent, the record of the started pull. The intent
+// is removed when the abandoned call returns.
 func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, used *credential.Credential, result *pullResult) (ref string, err error) {
 	var auth *cri.Auth
 	key := []string{"PullImage", request.spec.Image, request.spec.RuntimeHandler}
@@ -219,8 +220,8 @@ func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used 
 	}
 }
 
-// recordFailure starts the back-off of the pulls with this key, and returns the error of a pull as an *Error for one pod. If
-// secretErr is not nil, some pull secrets could not be used, and its text is appended.
+// recordFailure starts the back-off of the pulls with this key, and returns err as an *Error with the time of the next
+// attempt. If some pull secrets could not be used, secretErr is the reason, and its text is appended to the error.
 func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	e := Error{Reason: ReasonErrImagePull, Err: err}
 	if known, ok := errors.AsType[*Error](err); ok {

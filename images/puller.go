@@ -234,7 +234,8 @@ func (p *Puller) findCredentials(ctx context.Context, request Request, ref refer
 	return found, errors.Join(secretErrs...)
 }
 
-// askProvider calls the provider with a timeout. It is the one in Options.Providers at this index.
+// askProvider returns the credentials of the provider for the repository. The argument index is the index of the provider
+// in Options.Providers. If the call exceeds its timeout, it returns an error.
 func (p *Puller) askProvider(
 	ctx context.Context, index int, provider credential.Provider, repository string, pod credential.Pod,
 ) ([]credential.Credential, error) {

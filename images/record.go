@@ -115,8 +115,9 @@ func encodeRecord(object any) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// decodeRecord decodes a record and checks its kind and version. The function meta returns these two of a decoded object. An
-// unknown field is an error as in the kubelet: a record that is only partly understood must not grant access to an image.
+// decodeRecord decodes a record and checks its kind and version, which the function meta returns for the decoded object.
+// As in the kubelet, an unknown field is an error: a record that is only partly understood must not grant access to an
+// image.
 func decodeRecord[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) {
 	var object, none T
 	dec := json.NewDecoder(bytes.NewReader(data))

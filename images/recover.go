@@ -13,9 +13,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Recover completes the records of pulls that a previous agent has started but not finished. It records the images that
-// exist as pulled with unknown credentials. A pod can then use such an image only after a pull with its own credentials.
-// Call it once, before the first Ensure. The error reports unreadable records; Recover completes the others even then.
+// Recover completes the records of pulls that a previous agent has started but not finished. If such an image exists on
+// the node, Recover records that it was pulled with unknown credentials. A pod can then use the image only after a pull
+// with its own credentials. Call it once, before the first Ensure. The error reports unreadable records; Recover
+// completes the others even then.
 func (p *Puller) Recover(ctx context.Context) error {
 	if p.pullRecords == nil {
 		return nil

@@ -220,7 +220,7 @@ func (n *Node) Candidates(ctx context.Context) ([]eviction.Candidate, error) {
 	return list, errors.Join(err, wrong)
 }
 
-// isEvicting reports whether the pod was evicted. Its containers may still run.
+// isEvicting reports whether the eviction of an active pod has started, possibly in a previous process.
 func (n *Node) isEvicting(pod *corev1.Pod) bool {
 	state, _ := n.opts.Pods().Pod(string(pod.UID))
 	return state.Evicted
@@ -240,8 +240,8 @@ func (n *Node) dropRemoved() {
 	}
 }
 
-// reportNoAdmit reports an error if a temporarily evicted pod runs again although [Node.Admit] was never called for it: the
-// caller has not connected Admit. It reports only one such error per Node.
+// reportNoAdmit reports an error if a temporarily evicted pod has been started again without a call of [Node.Admit]. The
+// caller has then not set Admit in lifecycle.Options. It reports only one such error per Node.
 func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	running := map[string]*corev1.Pod{}
 	for _, pod := range active {

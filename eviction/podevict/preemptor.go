@@ -74,7 +74,8 @@ func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 }
 
 // preemptFor evicts some of the other pods so that the critical pod fits, and returns nil once they have terminated. It
-// returns a rejection if evictions cannot free enough, or if a failure is not a lack of resources.
+// returns a rejection without an eviction if evictions cannot free enough, or if the pod does not fit for another reason
+// than missing resources. It returns an error if an eviction fails.
 func (p *Preemptor) preemptFor(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod, failures []admission.Failure) error {
 	var shortages []Shortage
 	for i := range failures {

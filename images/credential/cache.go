@@ -35,8 +35,9 @@ type cachedResponse struct {
 	sequence uint64 // value of putCount when it was stored
 }
 
-// get returns a cached response of this scope that has not expired, and otherwise ok false. It prefers a response for the
-// repository. The next choice is a response for the registry, and the last one is a response for all repositories.
+// get returns a cached response that has not expired, and otherwise ok false. It only considers responses that were
+// stored with this scope, which cacheScope returns. It prefers a response for the repository, then one for the registry,
+// then one for all repositories.
 func (c *responseCache) get(scope, repository, registry string, now time.Time) (config Config, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

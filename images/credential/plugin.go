@@ -110,7 +110,7 @@ func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdent
 	return identity, true, nil
 }
 
-// cacheScope returns the part of a cache key that separates those who may use a cached response. Depending on the
+// cacheScope returns the part of a cache key that limits which pods may use a cached response. Depending on the plugin
 // configuration, these are all pods, the pods of one service account, or the pods with the same token.
 func (p *plugin) cacheScope(identity tokenIdentity) string {
 	if identity.object == (Object{}) {
@@ -124,8 +124,9 @@ func (p *plugin) cacheScope(identity tokenIdentity) string {
 	return string(scope)
 }
 
-// convertResponse returns the credentials in the response of a plugin. It returns an error if the service account's token is
-// used as a password, but the configuration would keep it in the cache after the token expires.
+// convertResponse returns the credentials in the response of a plugin. It returns an error if a password is the service
+// account's token, unless the configured cacheType is Token. Otherwise the token would stay in the cache after it has
+// expired.
 func (p *plugin) convertResponse(response pluginResponse, identity tokenIdentity) (Config, error) {
 	config := make(Config, len(response.Auth))
 	for key, auth := range response.Auth {

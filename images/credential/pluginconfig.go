@@ -111,8 +111,7 @@ func ParsePluginConfig(data []byte) (PluginConfig, error) {
 	return file.PluginConfig, file.Validate()
 }
 
-// isVersion reports whether version is a supported API version of the group. An example is group+"v1", because group ends in a
-// slash.
+// isVersion reports whether version is group followed by v1, v1beta1 or v1alpha1. The group ends in a slash.
 func isVersion(version, group string) bool {
 	version, ok := strings.CutPrefix(version, group)
 	return ok && slices.Contains([]string{"v1", "v1beta1", "v1alpha1"}, version)

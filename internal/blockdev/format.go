@@ -46,8 +46,8 @@ func Probe(ctx context.Context, device string) (format string, err error) {
 	return format, nil
 }
 
-// isType reports whether name consists of lower-case letters and digits, like the name of every file system type for which a
-// program mkfs.NAME exists.
+// isType reports whether name can be a file system type: it consists of lower-case letters and digits. Format makes it a
+// part of the program name mkfs.NAME.
 func isType(name string) bool {
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }

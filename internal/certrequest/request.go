@@ -81,8 +81,8 @@ func RequestName(names Template, public crypto.PublicKey) (string, error) {
 }
 
 // CheckReusable returns nil if the request existing can be used in place of the request wanted. Both must have the same
-// subject and signer, and existing must be signed with the private key of public. A certificate that existing contains must
-// not have expired.
+// subject and signer. The signature of existing must match the key public. If existing already contains a certificate, it
+// must not have expired.
 func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {

@@ -119,8 +119,8 @@ func (s *Store) Current() (*tls.Certificate, error) {
 	return nil, fmt.Errorf("%w at %s", ErrNoCertificate, s.CurrentPath())
 }
 
-// Update stores the PEM certificate cert and its PEM key as the current certificate, and syncs them to disk. If it returns an
-// error, the previous certificate is still current.
+// Update stores the PEM certificate cert and its PEM key as the current certificate, and syncs them to disk. If it
+// returns an error, the previous certificate is still current, unless only the sync of the directory has failed.
 func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	data, err := joinPEM(cert, key)
 	if err != nil {
@@ -136,8 +136,8 @@ func (s *Store) Update(cert, key []byte) (*tls.Certificate, error) {
 	return loaded, nil
 }
 
-// CheckWritable returns an error if a file that is not a symbolic link has the path of one of the store's links, so that
-// Update would fail.
+// CheckWritable checks the paths at which Update creates symbolic links. It returns an error if a file of another type
+// has one of these paths, because Update does not replace such a file.
 func (s *Store) CheckWritable() error {
 	_, currentErr := isLink(s.CurrentPath())
 	_, updatedErr := isLink(s.updatedPath())

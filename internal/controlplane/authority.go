@@ -127,8 +127,8 @@ func (a *authority) issuePair(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// signCertificate signs template with the private key of the certificate authority parent, and returns the certificate as
-// DER. It first sets the serial number and the validity. public is the key that the certificate is for.
+// signCertificate signs a certificate for the key public, and returns it as DER. It first sets the serial number and the
+// validity in template. parent is the certificate of the authority that signs, and key is its private key.
 func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {

@@ -126,8 +126,8 @@ func (p *Plane) newEtcd(clients, peers string) *program {
 	))
 }
 
-// newAPIServer returns the API server. It has the flags that kubeadm sets, except the flags for several machines. etcd is
-// the URL of etcd. The service kubernetes has no endpoint, because an endpoint must not have a loopback address.
+// newAPIServer returns the API server. It has the flags that kubeadm sets, as far as one machine needs them. etcd is the
+// URL of etcd. The service kubernetes has no endpoint, because an endpoint must not have a loopback address.
 func (p *Plane) newAPIServer(port int, etcd string, files credentials) *program {
 	return p.newProgram(APIServer, buildFlags(
 		"etcd-servers", etcd, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",

@@ -42,8 +42,9 @@ type planeRecord struct {
 }
 
 // Serve runs a control plane until ctx ends or a component exits, which is an error. Other processes connect to it by
-// calling [Open]. The audit log and bootstrap tokens are enabled. dir must have no other use, because Serve first deletes
-// the files of a previous call; its own files remain. Serve returns an error if another process serves in dir.
+// calling [Open]. The audit log and bootstrap tokens are enabled. All files are in dir, which must have no other use.
+// Serve first deletes the files of a previous call, and leaves its own files there for the next call. It returns an error
+// if another process serves in dir.
 func Serve(ctx context.Context, bin, dir string, opts Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

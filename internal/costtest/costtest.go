@@ -77,8 +77,8 @@ func checkCost(limit Limit, f func()) error {
 	return nil
 }
 
-// measureCost runs f once, and returns the bytes that it allocated and its CPU time. If the CPU time is less than a quarter
-// of the elapsed time, it returns that quarter, so that waiting counts too.
+// measureCost runs f once, and returns the bytes that it allocated and the time that it took. This is its CPU time, but
+// at least a quarter of the elapsed time, so that waiting counts too, and at most the elapsed time.
 func measureCost(f func()) Limit {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -41,8 +41,8 @@ type Options struct {
 	AfterCall func(c Call, err error) error
 }
 
-// AllCapabilities returns all capabilities of a CSI node service that package volume/csi can use. They are for Options of a
-// driver.
+// AllCapabilities returns all capabilities of a CSI node service that package volume/csi can use. It is a value for
+// Options.Capabilities.
 func AllCapabilities() []csi.NodeServiceCapability_RPC_Type {
 	return []csi.NodeServiceCapability_RPC_Type{
 		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME, csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
@@ -204,8 +204,9 @@ func (d *Driver) RegistrationResults() []string {
 	return all
 }
 
-// interceptCall records a CSI call, and calls Options.BeforeCall, then handle, which serves the call, and then
-// Options.AfterCall. If BeforeCall returns an error, this error is the response and handle is not called.
+// interceptCall records a CSI call, and then calls Options.BeforeCall, handle and Options.AfterCall, in this order.
+// handle serves the call. If BeforeCall returns an error, this error is the response, and the other two are not called.
+// The error that AfterCall returns replaces the error of handle.
 func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	message, _ := request.(proto.Message)
 	c := Call{Method: filepath.Base(info.FullMethod), Request: message}

@@ -85,8 +85,9 @@ func (l *Lock) Release() error { return l.file.Close() }
 // errLocked is the error of tryLock if another process has locked the file.
 var errLocked = errors.New("taken")
 
-// acquireInTime locks the file f. If the file stays locked, it returns errLocked after retryTimeout. If the process that is
-// recorded in the file has exited, it waits up to orphanTimeout instead.
+// acquireInTime locks the file f. If the file is locked, it waits up to retryTimeout, and then returns errLocked. It
+// waits up to orphanTimeout if the process recorded in the file has exited, because a child of that process may keep the
+// lock for a moment.
 func acquireInTime(f *os.File) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		err := tryLock(f)

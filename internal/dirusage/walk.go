@@ -46,9 +46,9 @@ type Walk struct {
 // for concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds one file to w.Bytes and w.Inodes. blocks is the size of the file in units of 512 bytes. A file with several
-// hard links counts once. If there are too many such files to remember, each link counts with its fraction of the bytes. A
-// directory always counts fully.
+// countFile adds one file to w.Bytes and w.Inodes. blocks is the size of the file in units of 512 bytes, and links is its
+// number of hard links. A file with several hard links is counted only once. If w already remembers maxLinked such files,
+// each link of a further file counts as a file with its share of the bytes. A directory is always counted.
 func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
 	if links > 1 && !directory {

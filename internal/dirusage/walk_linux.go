@@ -61,9 +61,9 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// countDirectory adds the usage of all files in and below the open directory *fd to w. The directory is at depth level below
-// the measured path. In a deep tree, countDirectory replaces *fd by a new descriptor of the same directory. All levels share
-// the buffer buf for directory entries.
+// countDirectory adds the usage of all files below the open directory *fd to w. The directory is at depth level below the
+// measured path. buf is a buffer for directory entries, which all levels share. In a deep tree, countDirectory may close
+// and reopen the directory: it then stores the new descriptor in *fd.
 func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
@@ -166,8 +166,8 @@ func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf
 }
 
 // suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. The returned function
-// reopen opens it again through an open subdirectory. It stores the new descriptor in *dir, at the previous position. It
-// returns errMoved if the subdirectory now has another parent.
+// reopen opens the directory again, as the parent of the open directory subdirectory. It stores the new descriptor in
+// *dir, at the position before the close. If subdirectory was moved to another parent, reopen returns errMoved.
 func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 	st, err := statEntry(*dir, "")
 	if err != nil {

@@ -35,8 +35,8 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// StartCommand starts the command cmd, which must end in executing the program in the same process, for example after it has
-// entered a cgroup. The process is killed when the test ends.
+// StartCommand starts the command cmd. If cmd is not the program itself, for example a shell that enters a cgroup, it
+// must in the end replace itself by the program (exec). The process is killed when the test ends.
 func StartCommand(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	return startProcess(t, cmd)

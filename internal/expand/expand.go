@@ -40,8 +40,8 @@ func Command(command []string, path *field.Path, lookup Lookup) ([]string, error
 // Room is the number of bytes that further arguments and variables of a process may use. Its initial value is [MaxArguments].
 type Room int
 
-// Expand expands words like [Command]. r is the number of bytes that earlier calls have left. Expand reduces r by the size
-// of the result, and returns an error if the result does not fit.
+// Expand expands words like [Command], and reduces r by the size of the result. It returns an error if the result is
+// larger than r.
 func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string, error) {
 	var expanded []string
 	for i, word := range words {
@@ -57,8 +57,8 @@ func (r *Room) Expand(words []string, path *field.Path, lookup Lookup) ([]string
 	return expanded, nil
 }
 
-// Reserve reduces r by the size of a string of n bytes with its zero byte and its pointer. It returns false if r was too
-// small.
+// Reserve reduces r by the size that a string of n bytes has for execve(2): n, a terminating zero and a pointer. It
+// returns false if r was too small.
 func (r *Room) Reserve(n int) bool {
 	*r -= Room(n + 1 + pointerSize)
 	return *r >= 0

@@ -28,8 +28,8 @@ type Fault struct {
 	RetryAfter time.Duration
 }
 
-// Inject applies fault to each request that matches it, until the caller calls remove. A request that is being delayed or
-// hangs when remove is called is not released.
+// Inject applies fault to each request that matches it, until the caller calls remove. Requests that fault already delays
+// or hangs are not released by remove.
 func (p *Proxy) Inject(fault Fault) (remove func()) {
 	added := &fault
 	p.mu.Lock()

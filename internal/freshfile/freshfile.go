@@ -38,8 +38,8 @@ type Value[T any] struct {
 }
 
 // New reads the files at paths and calls parse with their contents. All files must exist and have at most [MaxSize] bytes
-// each. If a later version of the files cannot be read or parsed, the previous value stays. Then fail is called once with
-// the error and with the lock held; fail may be nil.
+// each. If the files are changed later and cannot be read or parsed, [Value.Get] calls fail once with the error, and
+// returns the previous value. The function fail may be nil. It must not call Get, because Get holds its lock.
 func New[T any](parse func(contents [][]byte) (T, error), fail func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{parse: parse, paths: paths, fail: fail}
 	contents, err := readAll(paths)

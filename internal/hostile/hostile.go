@@ -29,9 +29,9 @@ func All(size int) []Manifest {
 	return all
 }
 
-// embeddedManifests returns the manifests in the files of the directory manifests. Manifest.Fine is set if an agent must
-// parse a manifest without an error, because it attacks only later, for example by a variable that expands when a container
-// starts.
+// embeddedManifests returns the manifests in the files of the directory manifests. It sets Manifest.Fine for manifests
+// that an agent must parse without an error. Their attack has an effect only later, for example when a container starts
+// and a variable is expanded.
 func embeddedManifests() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {

@@ -14,8 +14,8 @@ import (
 const maxFile = 1 << 20
 
 // fileCertificate returns a function that reads the client certificate in certFile and its key in keyFile. Both may be in
-// one file. The function runs for each new connection: closing the connections suffices to use a rotated certificate. It
-// follows symbolic links, such as the kubelet's kubelet-client-current.pem.
+// one file. The function is called for each new connection: after a rotation, the client uses the new certificate once
+// its connections are closed. It follows symbolic links, such as the kubelet's kubelet-client-current.pem.
 func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) {
 	return func() (*tls.Certificate, error) {
 		cert, err := readFile(certFile)

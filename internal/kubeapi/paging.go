@@ -34,8 +34,9 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// growSize doubles the number of objects per page of a list, up to pageSize. It does nothing if the last page, whose size is
-// given in bytes, was larger than a quarter of limit.
+// growSize doubles the number of objects per page of a list, up to pageSize. The argument bytes is the size of the last
+// page, and limit is the maximum size of a response. If the page was larger than a quarter of limit, growSize does
+// nothing.
 func (p *paging) growSize(bytes, limit int64) {
 	if bytes <= limit/4 {
 		p.limit = min(2*p.nextSize(), pageSize)

@@ -53,9 +53,10 @@ type reflection[T Object, V any] struct {
 	paging     paging
 }
 
-// runLoop lists and watches the objects until ctx ends. The first list, the periodic lists, and the list after a lost
-// resource version are read from etcd. The API server may serve the other lists from memory, but they must not be older than
-// the last list or event.
+// runLoop lists the objects and watches them for a period of about TableOptions.Relist, and repeats this until ctx ends.
+// The list after a complete period is read from etcd; so are the first list and the list after a lost resource version.
+// If a watch ends earlier, the next list may come from the memory of the API server, but must not be older than the last
+// list or event.
 func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
@@ -154,8 +155,9 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	return nil
 }
 
-// watchFor applies watch events to the table for the given period. It returns the resource version that the next list must
-// at least have. An empty version means that the next list must be read from etcd.
+// watchFor applies watch events to the table, for at most the given period. If the watch ends earlier, it returns the
+// resource version from, which the next list must at least have. After the whole period, or if the API server has lost
+// the resource version, it returns "": the next list must then be read from etcd.
 func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()

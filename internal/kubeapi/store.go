@@ -156,8 +156,8 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 // errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// rowOf returns the table row for object. If the table already has a row for this resource version, rowOf returns that row
-// and fresh is false, so that the pointer in its value does not change.
+// rowOf returns the table row for object. If the table already has a row for this resource version, it returns that row
+// and fresh is false. If the value is a pointer, callers of Get then still get the same pointer.
 func (t *Table[T, V]) rowOf(object T) (r row[V], fresh bool) {
 	key := Key(object.GetNamespace(), object.GetName())
 	if before, was := t.getRow(key); was {

@@ -182,9 +182,9 @@ func Inline(config *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// CheckUsable returns an error unless the kubeconfig at path has an unexpired client certificate. After an error, the agent
-// uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the kubelet, it accepts
-// a certificate that is not valid yet, because the clock may be behind.
+// CheckUsable returns nil if the kubeconfig at path has a client certificate that has not expired. If it returns an
+// error, the agent uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the
+// kubelet, it accepts a certificate that is not valid yet, because the clock may be behind.
 func CheckUsable(path string, now time.Time) error {
 	k, err := Load(path)
 	if err != nil {
@@ -219,9 +219,9 @@ func checkCertificate(config *rest.Config, now time.Time) error {
 	return nil
 }
 
-// Write writes a kubeconfig for the cluster of the kubeconfig from. The client certificate and its key are both in the PEM
-// file at pemPath. Write replaces the file at path atomically and with mode 0600. If path is a symbolic link, it replaces
-// the target of the link.
+// Write writes a kubeconfig to path, for the same cluster as in the kubeconfig from. The client certificate and its key
+// are both in the PEM file at pemPath. Write replaces the file atomically and with mode 0600. If path is a symbolic link,
+// it replaces the target of the link.
 func Write(path string, from *File, pemPath string) error {
 	cluster := &clientcmdapi.Cluster{
 		Server: from.REST.Host, InsecureSkipTLSVerify: from.REST.Insecure, CertificateAuthority: from.REST.CAFile,

@@ -38,7 +38,8 @@ func (l *Lab) Down(ctx context.Context) error {
 	return nil
 }
 
-// downIfOnDemand stops the lab, unless it was started by [Up], or Up was called for it meanwhile.
+// downIfOnDemand stops the lab if it was started on demand. It does nothing if [Up] was called for the lab at any time,
+// even after its start on demand.
 func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	lock, err := lockHome(ctx, l.home)
 	if err != nil {

@@ -41,8 +41,8 @@ func processStart(pid int) (ticks uint64, ok bool) {
 	return start, err == nil
 }
 
-// reapProcess reaps the process pid if it has exited and is a child of this process. Otherwise it does nothing: init reaps
-// the children of exited processes.
+// reapProcess reaps the process pid if it has exited and is a child of this process. It does nothing for a process that
+// an earlier test process has started, because init reaps such a process.
 func reapProcess(pid int) {
 	var status syscall.WaitStatus
 	_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)

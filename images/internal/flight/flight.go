@@ -61,7 +61,8 @@ func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	return shared, true
 }
 
-// leadCall runs work and returns its result. All callers that wait for the shared call get this result too.
+// leadCall runs work and returns its result. The callers that wait for the shared call get this result too, unless work
+// fails after ctx has ended: one of them then runs its own work.
 func (g *Group[V]) leadCall(ctx context.Context, key string, shared *sharedCall[V], work func(context.Context) (V, error)) (V, error) {
 	defer func() {
 		g.mu.Lock()

@@ -67,8 +67,9 @@ func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start pl
 	return id, nil
 }
 
-// buildConfig returns the CRI config of the container described by start. It first adds the volumes, the objects for the
-// environment, the hosts file and the termination message file to launch, the parameters of the config.
+// buildConfig returns the CRI config of the container described by start. The parameters in launch are incomplete.
+// buildConfig adds the volumes, the ConfigMaps and Secrets for the environment, the hosts file and the termination
+// message file.
 func (c *creator) buildConfig(
 	ctx context.Context, pod *corev1.Pod, start plan.Start, sandboxID string, launch podspec.Launch,
 ) (config cri.ContainerConfig, err error) {

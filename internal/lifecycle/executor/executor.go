@@ -79,7 +79,8 @@ func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cr
 	return released, errors.Join(quotaErr, err)
 }
 
-// Execute executes actions in the order of the fields of [plan.Actions]. If an action fails, Execute skips the actions that
+// Execute executes actions in this order: it stops containers and sandboxes, removes logs and containers, resizes the
+// pod, starts the sandbox and containers, and removes sandboxes. If an action fails, Execute skips the actions that
 // depend on it and continues with the remaining actions. The error joins all failures.
 func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := []error{x.Quota.enforceWhileRunning(ctx, pod, observed, actions)}

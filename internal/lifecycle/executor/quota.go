@@ -134,8 +134,8 @@ func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observ
 }
 
 // EnforceTimer returns a channel that receives the time once, after Node.StartSlotTimeout. The worker then calls
-// [Quota.EnforceNow], because the start takes too long. If due, the result of an earlier call, is not nil, EnforceTimer
-// returns it again.
+// [Quota.EnforceNow], because the start takes too long. To continue the timer of an earlier call, pass its channel as
+// due, and EnforceTimer returns this channel. A nil channel starts a new timer.
 func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due

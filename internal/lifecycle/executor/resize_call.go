@@ -32,8 +32,8 @@ type resizeCall struct {
 
 var _ cgroups.Resizer = (*resizeCall)(nil)
 
-// runResize resizes the pod cgroup, and the containers when the cgroup permits it, through [PodCgroups.Resize]. If the
-// runtime manages the cgroups, runResize resizes the sandbox and the containers through the runtime.
+// runResize resizes the pod cgroup and the containers through [PodCgroups.Resize], which decides about the order. If the
+// runtime manages the cgroups, runResize resizes the sandbox and then the containers through the runtime.
 func (r *resizeCall) runResize(ctx context.Context) error {
 	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
 	if err != nil {
