@@ -111,8 +111,8 @@ func (c Config) hardThresholds() map[string]string {
 	}
 }
 
-// addAllocatable adds a threshold for allocatableMemory.available for each hard threshold of memory.available. Both have the
-// same values. Source: addAllocatableThresholds in pkg/kubelet/eviction/helpers.go.
+// addAllocatable appends a copy of each hard threshold of memory.available with the signal allocatableMemory.available.
+// Source: addAllocatableThresholds in pkg/kubelet/eviction/helpers.go.
 func addAllocatable(list []Threshold) []Threshold {
 	for _, t := range slices.Clone(list) {
 		if t.Signal == MemoryAvailable && t.Hard() {
@@ -191,9 +191,9 @@ func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Dur
 }
 
 // FindContradictions returns an error for each threshold that is probably a mistake, although the kubelet accepts it. One
-// mistake is a soft threshold that is not met before the hard threshold of its signal. The other is a percentage that,
-// together with the minimum reclaim, requires the whole capacity to be free. It does not compare quantities with
-// percentages.
+// mistake is a soft threshold that is met no earlier than the hard threshold of its signal. This is only checked if both
+// are quantities or both are percentages. The other mistake is a percentage that, together with the minimum reclaim,
+// reaches 100 %: such a threshold stays met.
 func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {

@@ -183,8 +183,8 @@ func (d *decider) updateAdopted() {
 	}
 }
 
-// requireCandidates returns true if the candidates are not measured yet. The current step then cannot continue. If no
-// measurement is running, it also sets Decision.NeedsCandidates, so that the caller starts one.
+// requireCandidates returns true if the candidates are not measured yet: the calling method must then return without an
+// action. If no measurement is running, it also sets Decision.NeedsCandidates, so that the caller of Decide starts one.
 func (d *decider) requireCandidates() bool {
 	if !d.observation.Measured && !d.observation.Measuring {
 		d.decision.NeedsCandidates = true
@@ -228,8 +228,9 @@ func (d *decider) checkStorageLimits() bool {
 	return len(d.decision.Evict) > 0
 }
 
-// checkThresholds starts a reclaim or an eviction for the first met threshold that permits one. While a previous eviction
-// has not ended, it does nothing.
+// checkThresholds starts a reclaim or an eviction for the first threshold that was met for its grace period. It skips
+// thresholds without a new reading, and thresholds that wait for a running reclaim. While a previous eviction has not
+// ended, it does nothing.
 func (d *decider) checkThresholds() {
 	if until := d.decision.State.blockedUntil(); until.After(d.now) {
 		d.wakeAt(until)

@@ -20,7 +20,8 @@ type Reading struct {
 	Reclaimable int64
 }
 
-// validate returns an error if the reading has an unknown signal or impossible amounts.
+// validate returns an error if the reading has an unknown signal, a capacity that is not positive, or more available than
+// its capacity.
 func (r Reading) validate() error {
 	switch {
 	case r.Signal.index() < 0:
@@ -106,8 +107,8 @@ func (r Reading) isBelow(t Threshold, withReclaim bool) bool {
 	return r.amountMissing(t, withReclaim) > 0
 }
 
-// amountMissing returns the amount that must be freed until the value of t is available. If withReclaim is true, this is the
-// value plus the minimum reclaim of t. The result is zero or negative if enough is available.
+// amountMissing returns the amount that must be freed so that the value of t is available. If withReclaim is true, it
+// adds the minimum reclaim of t. The result is zero or negative if enough is available.
 func (r Reading) amountMissing(t Threshold, withReclaim bool) int64 {
 	want := t.Value.Of(r.Capacity)
 	if withReclaim {

@@ -118,7 +118,7 @@ func CompareTasks(a, b *Candidate) int {
 }
 
 // CompareMemoryOverRequest returns a [Compare] that evicts pods first if they use more memory than they request. If
-// ignoreSwap is true, swapped memory does not count.
+// ignoreSwap is true, swapped memory does not count. Pods without measured usage precede all others.
 func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 	over := func(c *Candidate) bool { return c.memoryUsage(ignoreSwap) > c.MemoryRequest }
 	return func(a, b *Candidate) int {
@@ -130,7 +130,7 @@ func CompareMemoryOverRequest(ignoreSwap bool) Compare {
 }
 
 // CompareMemoryExcess returns a [Compare] by memory usage minus memory request. It evicts the pod with the largest
-// difference first. If ignoreSwap is true, swapped memory does not count.
+// difference first. If ignoreSwap is true, swapped memory does not count. Pods without measured usage precede all others.
 func CompareMemoryExcess(ignoreSwap bool) Compare {
 	excess := func(c *Candidate) int64 { return addSaturated(c.memoryUsage(ignoreSwap), -c.MemoryRequest) }
 	return func(a, b *Candidate) int {
@@ -141,9 +141,9 @@ func CompareMemoryExcess(ignoreSwap bool) Compare {
 	}
 }
 
-// CompareStorageOverRequest returns a [Compare] that evicts pods first if they use more of a filesystem than they request.
-// The filesystem is the one that the signal measures. Inodes cannot be requested: for a signal of inodes, pods that use any
-// inode are first.
+// CompareStorageOverRequest returns a [Compare] that evicts pods first if they use more of a filesystem than they
+// request. The filesystem is the one that the signal measures. Inodes cannot be requested: for a signal of inodes, pods
+// that use any inode are first. Pods without measured usage precede all others.
 func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	over := func(c *Candidate) bool {
@@ -162,7 +162,7 @@ func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 
 // CompareStorageExcess returns a [Compare] by the usage of a filesystem minus the request of ephemeral-storage. It evicts
 // the pod with the largest difference first. The filesystem is the one that the signal measures. As in the kubelet, the
-// request in bytes is subtracted from a number of inodes too.
+// request in bytes is subtracted from a number of inodes too. Pods without measured usage precede all others.
 func CompareStorageExcess(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	excess := func(c *Candidate) int64 { return addSaturated(c.diskUsage(counts, inodes), -c.StorageRequest) }

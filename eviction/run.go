@@ -310,8 +310,8 @@ func (r *runner) killPod(ctx context.Context, uid string) bool {
 	return true
 }
 
-// abandonVictim makes a killed pod no longer block other evictions, although the runtime has not reported its termination.
-// The pod is not selected again for 5 min.
+// abandonVictim records that the killed pod no longer blocks other evictions, although the runtime has not reported its
+// termination. The pod is not selected again for 5 min.
 func (r *runner) abandonVictim(ctx context.Context, uid string) {
 	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) })
 }

@@ -55,9 +55,9 @@ func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	return images, bytes
 }
 
-// PlanImages returns which images to remove and which to keep. An image may be removed if no container uses it and there is
-// no other reason to keep it. Images that were never used are first, then the least recently used ones. It reads no clock
-// and modifies nothing. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
+// PlanImages returns which images to remove and which to keep. An image may be removed if no container uses it and there
+// is no other reason to keep it. The first images to remove are those that were never used, then the least recently used
+// ones. It reads no clock and modifies nothing. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
 // pkg/kubelet/images/image_gc_manager.go.
 func PlanImages(policy ImagePolicy, state ImageState) ImagePlan {
 	var plan ImagePlan

@@ -135,9 +135,9 @@ func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images
 	return g, nil
 }
 
-// Run calls [Images.Collect] at once and then every Options.Period. It calls [Images.Detect] instead while Options.Ready
-// returns false, and always if the policy never removes an image. It logs errors. It returns nil when ctx ends. A second
-// call returns an error.
+// Run calls [Images.Collect] at once and then every Options.Period. It calls [Images.Detect] instead if the policy never
+// removes an image, and while Options.Ready returns false. It logs errors. It returns nil when ctx ends. A second call
+// returns an error.
 func (g *Images) Run(ctx context.Context) error {
 	if err := g.running.Begin(); err != nil {
 		return err

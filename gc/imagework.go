@@ -174,8 +174,9 @@ var (
 	errManyHang     = errors.New("too many other removals have not returned although they were cancelled")
 )
 
-// removeImage calls images.RemoveImage for the image with this ID. It calls release after that call has returned. If the
-// call hangs after its context has ended, removeImage abandons it and returns an error.
+// removeImage calls images.RemoveImage for the image with this ID. If the call hangs after its context has ended,
+// removeImage abandons it and returns an error. It calls release, which ends the claim of the image, when RemoveImage has
+// returned, even if the call was abandoned before.
 func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id string, release func()) error {
 	if err := r.startCall(id); err != nil {
 		release()

@@ -39,15 +39,15 @@ func (f failure) isExpired(now time.Time) bool { return now.Sub(f.at) > backOffR
 // backOff holds the last failure of each pod and image.
 type backOff map[backOffKey]failure
 
-// activeFailure returns the last failure of the pulls with this key. It returns active true while the next attempt must
-// still wait.
+// activeFailure returns the last failed pull of the image for the pod in key. It returns active true while the next pull
+// must still wait.
 func (b backOff) activeFailure(key backOffKey, now time.Time) (last failure, active bool) {
 	last, ok := b[key]
 	return last, ok && !last.isExpired(now) && now.Before(last.retryTime())
 }
 
-// recordFailure stores err as the last failure of the pulls with this key, and returns the time of the next attempt. It also
-// removes the expired failures of all keys.
+// recordFailure stores err as the last failed pull of the image for the pod in key, and returns the time of the next
+// attempt. It also removes the expired failures of all pods.
 func (b backOff) recordFailure(key backOffKey, err *Error, now time.Time) (until time.Time) {
 	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.isExpired(now) })
 	// The delay of a missing failure is zero.

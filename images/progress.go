@@ -42,9 +42,9 @@ func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	return true
 }
 
-// endReading records a measurement of the image file systems. A growth counts as progress of the pulls. An error or an
-// unknown size also counts as progress, because the pulls may have progressed. An error which shows that the runtime does
-// not respond counts as no progress.
+// endReading records a measurement of the image file systems. If they have grown, it records progress of the pulls. It
+// also records progress if the size is unknown, because the pulls may have progressed. It records no progress if err
+// shows that the runtime does not respond.
 func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -220,8 +220,8 @@ func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used 
 	}
 }
 
-// recordFailure starts the back-off of the pulls with this key, and returns err as an *Error with the time of the next
-// attempt. If some pull secrets could not be used, secretErr is the reason, and its text is appended to the error.
+// recordFailure starts the back-off for the image and the pod in key, and returns err as an *Error with the time of the
+// next attempt. If some pull secrets could not be used, secretErr is the reason, and its text is appended to the error.
 func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	e := Error{Reason: ReasonErrImagePull, Err: err}
 	if known, ok := errors.AsType[*Error](err); ok {
@@ -237,8 +237,8 @@ func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	return &e
 }
 
-// activeFailure returns the last failure of the pulls with this key. It returns active true while the next attempt must
-// still wait.
+// activeFailure returns the last failed pull of the image for the pod in key. It returns active true while the next pull
+// must still wait.
 func (p *Puller) activeFailure(key backOffKey) (last failure, active bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -183,8 +183,8 @@ func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image
 	})
 }
 
-// mayUseImage reports whether the pod may use an image of the node without a pull. If the verify policy requires it, the
-// credentials of the request must match recorded ones.
+// mayUseImage reports whether the pod may use an image of the node without a pull. If the verify policy requires it, a
+// credential of the request must match a recorded credential of the image.
 func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	if p.pullRecords == nil || p.verify.isExempt(request.reference.Short) {
 		return true

@@ -83,8 +83,8 @@ func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	return recordedCredentials{NodePodsAccessible: true}
 }
 
-// merge returns the union of c and added. If both contain the same secret, the hash in added counts. If one of them permits
-// every pod to use the image, the union does so and contains no credentials.
+// merge returns the union of c and added. If both contain the same secret, the union has the hash in added. If c or added
+// permits every pod to use the image, the union does too, and contains no credentials.
 func (c recordedCredentials) merge(added recordedCredentials) recordedCredentials {
 	if c.NodePodsAccessible || added.NodePodsAccessible {
 		return recordedCredentials{NodePodsAccessible: true}

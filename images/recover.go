@@ -70,8 +70,8 @@ func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) 
 }
 
 // Prune removes the records of images that no longer exist. The argument present must contain all images of the node, and
-// listed is the time before they were listed. Records that were written after that time are kept. Call it after images were
-// removed.
+// listed is the time before they were listed. Records that were written after that time are kept, because their images
+// may have been pulled since. Call it after images were removed.
 func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	if p.pullRecords == nil {
 		return nil
@@ -83,8 +83,8 @@ func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	return p.pullRecords.pruneRecords(ids, listed)
 }
 
-// pruneRecords removes the records of images whose IDs are not in present. It keeps records that were written after the time
-// listed.
+// pruneRecords removes the records of images whose IDs are not in present. It keeps records that were written after the
+// time listed, because their images may have been pulled since.
 func (s *recordStore) pruneRecords(present map[string]bool, listed time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()

@@ -79,10 +79,10 @@ func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreload
 // maxRecordedSecrets is the number of secrets in a record at which no further matching secret is added.
 const maxRecordedSecrets = 100
 
-// matchCredentials reports whether a pod with these credentials may use an image. A secret or the service account of the pod
-// must be among the recorded credentials of the image. A secret whose content has changed still matches. The result learned
-// has credentials to add to the record, so that they match by their hash next time. Source: MustAttemptImagePull in
-// pkg/kubelet/images/pullmanager/image_pull_manager.go.
+// matchCredentials reports whether a pod with these credentials may use an image. A secret of the pod must have the same
+// content or the same name and UID as a recorded secret, or the service account of the pod must be recorded. If the
+// secret matches by only one of the two, the result learned contains it; the caller adds learned to the record. Source:
+// MustAttemptImagePull in pkg/kubelet/images/pullmanager/image_pull_manager.go.
 func matchCredentials(recorded recordedCredentials, credentials []credential.Credential) (allowed bool, learned recordedCredentials) {
 	canAdd := len(recorded.KubernetesSecrets) < maxRecordedSecrets
 	for _, c := range credentials {

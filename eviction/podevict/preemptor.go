@@ -45,7 +45,8 @@ func NewPreemptor(opts PreemptorOptions) (*Preemptor, error) {
 }
 
 // Admit implements lifecycle.Options.Admit. It returns nil if the pod fits on the node together with the others. If a
-// critical pod does not fit, Admit evicts less important pods first. Set lifecycle.Options.AdmitChecksNodeAffinity too.
+// critical pod does not fit, Admit evicts less important pods first. It also checks the node affinity: set
+// lifecycle.Options.AdmitChecksNodeAffinity.
 func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
 	failures := admission.Check(pod, p.opts.Node(), others)
 	switch {

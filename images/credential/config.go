@@ -37,8 +37,8 @@ func (l Login) String() string { return "login of " + l.Username }
 // GoString returns the same text as String, so that %#v does not print the password.
 func (l Login) GoString() string { return l.String() }
 
-// UnmarshalJSON decodes one entry of a docker configuration. The field "auth" contains the base64 encoding of
-// "user:password". If it is set, it replaces the fields of the user name and the password.
+// UnmarshalJSON decodes one entry of a docker configuration. The field "auth" has the base64 encoding of "user:password".
+// If "auth" is set, it replaces the fields "username" and "password".
 func (l *Login) UnmarshalJSON(data []byte) error {
 	var e struct {
 		Username, Password, Email, Auth string

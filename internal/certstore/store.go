@@ -101,9 +101,9 @@ func (s *Store) runStep(operation string, operate func() error) error {
 	return operate()
 }
 
-// Current reads the current certificate, and sets its Leaf. It reads the certificate that was stored last. If none was
-// stored, it reads CertFile and KeyFile, and if these do not exist, PREFIX.crt and PREFIX.key in Dir. If no file exists, the
-// error wraps [ErrNoCertificate]; otherwise it names the unusable file.
+// Current reads the current certificate, and sets its Leaf. It reads the first of these that exists: the certificate that
+// was stored last, Options.CertFile with Options.KeyFile, and PREFIX.crt with PREFIX.key in Options.Dir. If none exists,
+// the error wraps [ErrNoCertificate]. If the files are unusable, the error names them.
 func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
 		{s.CurrentPath(), s.CurrentPath()}, {s.opts.CertFile, s.opts.KeyFile}, {s.filePath(".crt"), s.filePath(".key")},

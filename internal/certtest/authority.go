@@ -101,8 +101,8 @@ func (a *Authority) isIssuerOf(leaf *x509.Certificate) bool {
 	return err == nil
 }
 
-// DecidePending approves or denies each CertificateSigningRequest that has no condition yet. Options.Decide or SetDecide
-// sets the function that decides.
+// DecidePending decides each CertificateSigningRequest that has no condition yet. It calls the function that
+// Options.Decide or SetDecide has set. Without such a function, it issues all certificates.
 func (c *Cluster) DecidePending() {
 	c.mu.Lock()
 	decide := c.decide

@@ -39,7 +39,7 @@ func kubeadmPhases() [][]string {
 
 // PrepareKubeadm writes the manifests of a control plane whose components are static pods of the node. advertise is an
 // address of the host; kubeadm rejects a loopback address. PrepareKubeadm skips the test if kubeadm is not built, or if
-// the test does not run as root: kubeadm needs root to write to a directory other than /etc/kubernetes.
+// the test does not run as root, which kubeadm needs for its flag --rootfs.
 func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -25,8 +25,8 @@ const (
 )
 
 // Run executes the test program again in new namespaces of the given kinds, calls run in that second process, and returns
-// its exit code. It calls run in this process instead if the user is not root, or if no namespace can be created. It also
-// does this if the program is a fuzzer, which must start its own workers.
+// its exit code. It calls run in this process instead if the user is not root, if no namespace can be created, or if the
+// program is a fuzzer, which must start its own workers.
 func Run(kinds Kind, run func() int) int {
 	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || isFuzzing(os.Args[1:]) {
 		return run()

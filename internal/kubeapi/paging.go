@@ -61,9 +61,9 @@ func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) 
 	return list, r.wrapError("list", "", err)
 }
 
-// nextPage reads the next page of a list. If the response is too large, it tries again with half the number of objects per
-// page. If a single object is too large, nextPage reports and skips the object. If the table has a row of this object,
-// skipped contains the row.
+// nextPage reads the next page of a list. If the response is too large, it tries again with half the number of objects
+// per page. If a single object is too large, nextPage reports and skips the object. If the table has a row of this
+// object, skipped contains the row, so that the table keeps it.
 func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (page Page[T], skipped rows[V], err error) {
 	for {
 		page, err := r.table.resource.List(ctx, *opts)
@@ -84,8 +84,9 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOption
 	}
 }
 
-// skipOversized replaces a page whose single object is too large by an empty page, and calls the hook Failed. If the table
-// has a row of this object, skipped contains the row. cause is the error of the list.
+// skipOversized reports an object that is too large to be read to the hook Failed, and returns an empty page in its
+// place. If the table has a row of this object, skipped contains the row, so that the table keeps it. cause is the error
+// of the list.
 func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (page Page[T], skipped rows[V], err error) {
 	list, err := r.table.resource.listMetadata(ctx, opts)
 	if err != nil {

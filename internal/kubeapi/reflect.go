@@ -156,8 +156,8 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 }
 
 // watchFor applies watch events to the table, for at most the given period. If the watch ends earlier, it returns the
-// resource version from, which the next list must at least have. After the whole period, or if the API server has lost
-// the resource version, it returns "": the next list must then be read from etcd.
+// resource version that the next list must at least have. After the whole period, or if the API server has lost the
+// resource version, it returns "": the next list must then be read from etcd.
 func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()

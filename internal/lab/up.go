@@ -22,8 +22,8 @@ const (
 	logTailSize = 4 << 10          // bytes
 )
 
-// Up starts the lab called name in the .lab directory home, and returns it. If the lab already runs, Up only returns it. It
-// first removes the remains of an earlier lab with this name. The lab runs until [Lab.Down].
+// Up starts the lab called name in the .lab directory home, and returns it. If the lab already runs, Up only returns it.
+// Otherwise it first removes the remains of an earlier lab with this name. The lab runs until [Lab.Down].
 func Up(ctx context.Context, home, name string) (*Lab, error) {
 	return startLab(ctx, home, name, false)
 }

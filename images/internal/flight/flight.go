@@ -25,8 +25,8 @@ type sharedCall[V any] struct {
 }
 
 // Do calls work and returns its result. If another caller with this key already runs its work, Do waits for that result
-// instead, at most until ctx ends. If that caller fails because its own context has ended, one of the waiting callers runs
-// its work.
+// instead, at most until ctx ends. If the running work fails because the context of its caller has ended, one of the
+// waiting callers runs its own work.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context) (V, error)) (V, error) {
 	for {
 		shared, isLeader := g.joinCall(key)

@@ -112,8 +112,8 @@ func (x *Executor) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan
 	return err
 }
 
-// prepareAndStart waits until the network and the volumes of the pod are ready. It then acquires a start slot, and starts
-// the planned sandbox and containers. A pod that waits for its network or volumes thus occupies no start slot.
+// prepareAndStart checks that the network is ready and waits until the volumes are ready. It then acquires a start slot,
+// and starts the planned sandbox and containers. A pod without its network or volumes thus occupies no start slot.
 func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if err := x.checkNetwork(ctx, pod, actions); err != nil {
 		return err

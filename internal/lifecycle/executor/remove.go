@@ -20,8 +20,8 @@ type remover struct {
 }
 
 // removeContainers removes the containers in actions.RemoveContainers from the runtime. If a removal fails, the runtime
-// still reserves the name of the container. removeContainers therefore increases the attempt number, a part of the name, of
-// the replacement in actions.Start.
+// still reserves the name of the container, which contains the attempt number. removeContainers then increases the
+// attempt number of the replacement in actions.Start.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, actions *plan.Actions) error {
 	var errs []error
 	for _, id := range actions.RemoveContainers {

@@ -64,8 +64,8 @@ func (r *resizeCall) runResize(ctx context.Context) error {
 	return nil
 }
 
-// checkAllSent returns an error if the size of a container was not sent to the runtime although the resize succeeded.
-// Without this error, the agent would repeat the resize forever.
+// checkAllSent returns an error if runResize has succeeded but has not sent the size of a container to the runtime.
+// Without this error, the resize would count as complete, and each later sync would plan it again.
 func (r *resizeCall) checkAllSent() error {
 	var errs []error
 	for _, c := range r.containers {
@@ -83,8 +83,8 @@ func (r *resizeCall) lowersMemoryLimit(c cgroups.ContainerResize) bool {
 	return to != 0 && resize.IsLimit(to) && (from == 0 || to < from)
 }
 
-// containerResizes returns the planned resize of each container. If the resize lowers the memory limit of the container, it
-// includes the measured memory usage.
+// containerResizes returns the planned resize of each container. A resize that lowers the memory limit includes the
+// measured memory usage of the container.
 func (r *resizeCall) containerResizes(ctx context.Context) ([]cgroups.ContainerResize, error) {
 	containers := make([]cgroups.ContainerResize, len(r.containers))
 	var usage map[string]int64
