@@ -75,9 +75,9 @@ func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// recordEviction stores the eviction that a call of [Reconciler.Evict] has requested in the pod's record on disk. If the pod
-// is being evicted already, it merges the new request into the recorded eviction. If there is no request, or if the pod has
-// terminated, it changes nothing.
+// recordEviction stores the eviction that a call of [Reconciler.Evict] has requested in the pod's record on disk. If an
+// eviction is recorded already, it stays, with the shorter grace period. A final eviction however replaces a temporary one.
+// If there is no request, or if the pod has terminated, recordEviction changes nothing.
 func (w *worker) recordEviction(pod *corev1.Pod) {
 	requested := w.mailbox.AcceptEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {

@@ -40,7 +40,8 @@ func unmapProgram() error {
 type mapping struct{ start, end uintptr }
 
 // cleanMappings returns the read-only mappings of file whose pages are all unmodified. smaps is the content of
-// /proc/PID/smaps. It excludes mappings with an anonymous page, to which a dynamic linker or a debugger has written.
+// /proc/PID/smaps. A mapping with an anonymous page is not returned, because a dynamic linker or a debugger has written to
+// it.
 func cleanMappings(smaps, file string) (all []mapping) {
 	var current *mapping // nil: the mapping is of another file, writable, or already counted
 	for line := range strings.Lines(smaps) {

@@ -99,9 +99,9 @@ func ParseAttrs(options []string) (a Attr) {
 	return a
 }
 
-// Disk mounts the file system on the block device at device, which is of type fstype, on the directory target. The options
-// are those of mount(8). Disk ignores options that only the program mount interprets, and passes options that are no mount
-// flags to the file system.
+// Disk mounts a block device on the directory target. fstype is the type of the file system on the device. options are mount
+// options as in mount(8). Disk ignores the options that only the program mount interprets. It passes options that are not
+// flags of mount(2) to the file system.
 func Disk(device, target, fstype string, options []string) error {
 	return wrapError("mount "+fstype, target, mountDisk(device, target, fstype, options))
 }

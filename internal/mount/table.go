@@ -167,9 +167,9 @@ func isWithin(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// OtherMounts returns the mounts in table at other places than path that show the same file tree as the mount at path, or a
-// part of it. If several mounts are at path, the topmost one counts. Mounts of other directories of the same file system are
-// not included.
+// OtherMounts returns the mounts in table that show the directory mounted at path, or a part of this directory, outside of
+// path. If several mounts are at path, the topmost mount counts. Mounts of other directories of the same file system are not
+// returned.
 func OtherMounts(table []Info, path string) (others []Info) {
 	at := -1
 	for i := range table {

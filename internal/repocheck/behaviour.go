@@ -130,8 +130,8 @@ func importName(f *ast.File, importPath string) string {
 // constructorName matches the names of constructors.
 var constructorName = regexp.MustCompile(`^(New|Open|Dial)([A-Z0-9]|$)`)
 
-// checkConstructors reports constructors that start a goroutine, because the caller could not stop it. It searches the body
-// of a constructor for go statements and calls of a method Go, but not the functions that the body calls.
+// checkConstructors reports constructors that start a goroutine, because the caller could not stop it. A constructor starts
+// a goroutine if its body contains a go statement or a call of a method Go. Functions that the body calls are not searched.
 func checkConstructors(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {

@@ -26,7 +26,7 @@ func checkQuantities(t *Tree) (found []Complaint) {
 		if pkg == "" {
 			continue
 		}
-		constants := constantArguments(f.Go)
+		constants := callsWithLiteral(f.Go)
 		ast.Inspect(f.Go, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)
 			if !ok || constants[sel] {
@@ -45,8 +45,8 @@ func checkQuantities(t *Tree) (found []Complaint) {
 	return found
 }
 
-// constantArguments returns the called function of each call in f whose only argument is a string literal.
-func constantArguments(f *ast.File) map[ast.Expr]bool {
+// callsWithLiteral returns the called function of each call in f whose only argument is a string literal.
+func callsWithLiteral(f *ast.File) map[ast.Expr]bool {
 	calls := map[ast.Expr]bool{}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 1 {

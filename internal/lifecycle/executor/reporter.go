@@ -94,7 +94,7 @@ func (t *Reporter) RecordStatusEvents(before, after *corev1.PodStatus) {
 		for i := range list[1] {
 			c := &list[1][i]
 			if old := podstatus.FindContainer(list[0], c.Name); isBackingOff(c) && (old == nil || !isBackingOff(old)) {
-				t.RecordWarning(podevents.ReasonBackOffStartContainer, lastExitOf(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
+				t.RecordWarning(podevents.ReasonBackOffStartContainer, subjectOfLastExit(c), "Back-off restarting failed container %s in pod %s_%s(%s)", c.Name, t.id.Name, t.id.Namespace, t.id.UID)
 			}
 		}
 	}

@@ -51,8 +51,8 @@ func subjectOf(observed cri.Pod, name, id string) Subject {
 	return subject
 }
 
-// lastExitOf returns the Subject for events about the container instance that exited last, according to status.
-func lastExitOf(status *corev1.ContainerStatus) Subject {
+// subjectOfLastExit returns the Subject for events about the container instance that exited last, according to status.
+func subjectOfLastExit(status *corev1.ContainerStatus) Subject {
 	subject := Subject{name: status.Name, attempt: uint32(max(status.RestartCount, 0))}
 	if t := status.LastTerminationState.Terminated; t != nil {
 		subject.id, subject.exitCode = t.ContainerID, new(t.ExitCode)

@@ -73,8 +73,9 @@ func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTP
 	return nil
 }
 
-// sendRequest sends req and waits for the response. It reads at most maxBody bytes of the body, because a server may end the
-// body only when the work of the hook is done. Any response is a success, even with an error status or a broken body.
+// sendRequest sends req and waits for the response. Any response is a success, even with an error status or a broken body.
+// sendRequest also waits for the body, of which it reads at most maxBody bytes. A server may end the body only when the work
+// of the hook is done.
 func sendRequest(client *http.Client, req *http.Request) error {
 	res, err := client.Do(req)
 	if err != nil {

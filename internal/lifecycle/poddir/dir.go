@@ -78,7 +78,7 @@ func (d Dir) openOrCreate() (*os.Root, error) {
 }
 
 // messagePath returns the path of the termination message file for an instance of the container, relative to d. It returns
-// "" if the container gets no such file.
+// "" if d is empty or container is not a safe file name.
 func (d Dir) messagePath(container string, attempt uint32) string {
 	if d == "" || !IsFileName(container) {
 		return ""

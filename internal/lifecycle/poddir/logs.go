@@ -35,8 +35,9 @@ func (l Logs) Directory() string {
 	return podspec.LogDirectory(l.Root, l.Pod)
 }
 
-// linkPath returns the path of the link to the log of the container with this name and ID. It returns "" if no links are created.
-// Source: legacyLogSymlink in pkg/kubelet/kuberuntime/legacy.go.
+// linkPath returns the path of the link to the log of the container with this name and ID. It returns "" if l has no
+// directory for links or logs, or if a name is not a safe file name. Source: legacyLogSymlink in
+// pkg/kubelet/kuberuntime/legacy.go.
 func (l Logs) linkPath(container, id string) string {
 	if l.Links == "" || l.Directory() == "" || !IsFileName(container) || !IsFileName(id) {
 		return ""

@@ -28,8 +28,8 @@ const (
 	reasonCannotRun = "ContainerCannotRun" // the container never ran and has no log
 )
 
-// ReadMessage returns the termination message of an exited container. It reads the termination message file. If that is
-// empty, the container has failed and its policy is FallbackToLogsOnError, it returns the end of the container log.
+// ReadMessage returns the termination message of an exited container, which is the content of its termination message file.
+// If the file is empty and the policy is FallbackToLogsOnError, it returns the end of the log of a failed container.
 func (d Dir) ReadMessage(ctx context.Context, container *cri.Container) string {
 	message := tail{max: maxMessage}
 	d.readMessage(container, &message)

@@ -58,9 +58,9 @@ type EvictionHistory struct {
 	Reason string    `json:"reason,omitempty"` // of the last eviction
 }
 
-// Next returns the eviction history after another temporary eviction. wait is the back-off before the pod may be admitted
-// again, which grows with the number of evictions. The number restarts at one if the last eviction ended more than reset
-// ago.
+// Next returns the eviction history after another temporary eviction at the time now. It counts the eviction and sets the
+// end of the back-off, which grows with the count. wait is the policy of the back-off. The count restarts at one if the last
+// back-off expired more than reset ago.
 func (h EvictionHistory) Next(now time.Time, wait backoff.Policy, reset time.Duration) EvictionHistory {
 	if h.Count > 0 && now.Sub(h.Until) > reset {
 		h.Count = 0

@@ -89,9 +89,9 @@ func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.Res
 	return podfield.Quotient(resourceName, quantity, ref.Divisor), nil
 }
 
-// limitOrAllocatable returns the limit of the container for a resource. If the container has no limit, it returns the limit
-// of the pod, and if that is missing, the allocatable amount of the node. Huge pages have no default, because they cannot be
-// overcommitted. Source: defaultPodLimitsForDownwardAPI in pkg/kubelet/kubelet_resources.go.
+// limitOrAllocatable returns the limit of the container for a resource. Without such a limit it returns the limit of the
+// pod, and without both the allocatable amount of the node. For huge pages it returns only the limit of the container,
+// because huge pages cannot be overcommitted. Source: defaultPodLimitsForDownwardAPI in pkg/kubelet/kubelet_resources.go.
 func limitOrAllocatable(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
 	limit := container.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {

@@ -148,8 +148,8 @@ func (m *Merge) SourceOf(uid string) string { return m.claims[uid].source }
 // IsRefused reports whether a source lists a pod with this UID that failed the checks of [Accept].
 func (m *Merge) IsRefused(uid string) bool { return m.refused[uid] }
 
-// RefusedPods returns the pods that the agent cannot run, one per UID. It omits a UID for which another source lists a pod
-// that can run. The caller must not modify the slice.
+// RefusedPods returns the pods that failed the checks of [Accept], one per UID. It omits a UID for which another source
+// lists a pod that passed. The caller must not modify the slice.
 func (m *Merge) RefusedPods() []RefusedPod { return m.refusedPods }
 
 // IsComplete reports whether m contains all desired pods: each required source has reported, and no set is incomplete.

@@ -26,9 +26,9 @@ func isAbandonedStart(container *cri.Container) bool {
 	return false
 }
 
-// abandonedSuffixes returns the ends of the messages that containerd reports for an abandoned start. containerd then kills
-// the programs that it runs for the start: the shim, and the runtime that it queries for user namespace support. Source:
-// shimCallError and getRuntimeInfo in core/runtime/v2 of containerd 2.4.
+// abandonedSuffixes returns the ends of the messages that containerd reports for an abandoned start. At an abandoned start,
+// containerd kills the programs that it runs for the start: the shim, and the runtime that it queries for user namespace
+// support. Source: shimCallError and getRuntimeInfo in core/runtime/v2 of containerd 2.4.
 func abandonedSuffixes() []string {
 	canceled := context.Canceled.Error()
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}

@@ -37,8 +37,9 @@ type Runtime struct {
 	next  chan struct{} // closed when the next status is stored
 }
 
-// New returns a Runtime that caches the status of rt, if that implements [cri.StatusReporter]. When the pod network becomes
-// ready, Run calls ready with the UIDs of the pods that have waited for it. No lock is held during this call.
+// New returns a Runtime that caches the status of rt. When the pod network becomes ready, Run calls ready with the UIDs of
+// the pods that have waited for it, with no lock held. If rt does not implement [cri.StatusReporter], the network always
+// counts as ready.
 func New(rt cri.Runtime, ready func(uids ...string)) *Runtime {
 	reporter, _ := rt.(cri.StatusReporter)
 	return &Runtime{reporter: reporter, podsReady: ready, requested: make(chan struct{}, 1), next: make(chan struct{})}

@@ -68,7 +68,7 @@ func Copy(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// copyFromSocket copies the data of the socket raw to dst, after the bytes in buffered, which were already read from the
+// copyFromSocket copies the data of the socket raw to dst. It first writes buffered, bytes that were already read from the
 // socket. It holds no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the
 // runtime become one TLS record.
 func copyFromSocket(dst io.Writer, buffered []byte, raw syscall.RawConn) error {

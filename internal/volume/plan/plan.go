@@ -33,9 +33,9 @@ func (a Action) Start(now time.Time) {
 	}
 }
 
-// Plan returns the steps of volumes and devices that the caller must start now with [Action.Start]. Teardowns come first,
-// because they free resources, followed by set-ups, for which pods wait, and updates. wake is when the next step is due;
-// zero means never. The caller must call Plan again at that time, and after each completed step.
+// Plan returns the steps of volumes and devices to start now. The caller must start each step with [Action.Start]. Teardowns
+// come first because they free resources. Set-ups are next because pods wait for them, and updates come last. wake is the
+// time of the next step; zero means never. The caller must call Plan again at that time, and after each completed step.
 func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	state.countUsers()
 	wake, due := state.findDue(now)
