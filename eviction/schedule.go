@@ -25,8 +25,7 @@ type readingSample struct {
 	speed     float64   // decrease of the available amount per second, at least zero
 }
 
-// nextSample returns the sample of a new reading that was observed at the time now. Its speed is the decrease per second
-// since the previous sample s.
+// nextSample returns the sample of a new reading, with the decrease per second since the previous sample s.
 func (s readingSample) nextSample(reading Reading, now time.Time) readingSample {
 	n := readingSample{known: true, available: reading.Available, time: reading.Time, at: now}
 	if !s.known {
@@ -44,14 +43,13 @@ func (s readingSample) nextSample(reading Reading, now time.Time) readingSample 
 	return n
 }
 
-// isNew reports whether the reading was taken after the sample s. A reading without a time is always new. If the clock was
-// set back and s is in the future, every reading with another time is new.
+// isNew reports whether the reading was taken after the sample s.
 func (s readingSample) isNew(reading Reading, now time.Time) bool {
+	// A reading without a time is always new. If s is in the future, the clock was set back.
 	return !s.known || reading.Time.IsZero() || reading.Time.After(s.time) || s.time.After(now) && !reading.Time.Equal(s.time)
 }
 
-// minExhaustSeconds returns in how many seconds processes are assumed to use up the whole capacity at the fastest.
-// nextPeriod assumes this speed even if the usage grows more slowly, because it may accelerate.
+// minExhaustSeconds returns the shortest time in which processes are expected to use up the whole capacity.
 func (s Signal) minExhaustSeconds() float64 {
 	switch s.Resource() {
 	case Memory:
@@ -63,10 +61,10 @@ func (s Signal) minExhaustSeconds() float64 {
 	}
 }
 
-// nextPeriod returns the time until the next observation for t, a threshold that is not met. It estimates when t will be
-// met, and returns a quarter of the time until then, limited to the range from 100 ms to 10 s.
+// nextPeriod returns the time until the next observation: a quarter of the estimated time until the threshold t is met.
 func (s readingSample) nextPeriod(reading Reading, t Threshold) time.Duration {
 	left := -float64(reading.amountMissing(t, false))
+	// The usage may accelerate at any time: the fastest expected growth counts.
 	speed := max(s.speed, float64(reading.Capacity)/reading.Signal.minExhaustSeconds())
 	if speed <= 0 {
 		return maxPeriod

@@ -75,8 +75,7 @@ func (s Signal) reclaimIndex() int {
 	}
 }
 
-// withReclaimStarted records that the reclaim starts now. Its timeout then counts from now, and not from the decision. It
-// returns the changed state and the changed reclaim.
+// withReclaimStarted returns the state and the reclaim with now as the start of the reclaim, from which its timeout counts.
 func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclaim) {
 	if s.isCurrent(reclaim) {
 		reclaim.begun = now
@@ -92,9 +91,8 @@ func (s State) isCurrent(reclaim Reclaim) bool {
 	return i >= 0 && !reclaim.begun.IsZero() && s.reclaims[i].begun.Equal(reclaim.begun)
 }
 
-// Reclaimed returns the state after a reclaim has ended. The freed amount is in the unit of the reclaim's signal. If a later
-// reclaim of the resource has started, Reclaimed returns s unchanged. The next decision needs an observation made after the
-// end of the reclaim.
+// Reclaimed returns the state after a reclaim has ended. freed is in the unit of the reclaim's signal. The next decision
+// needs an observation made after now. If a later reclaim of the resource has started, Reclaimed returns s unchanged.
 func (s State) Reclaimed(reclaim Reclaim, freed int64, now time.Time) State {
 	if i := reclaim.Signal.reclaimIndex(); s.isCurrent(reclaim) {
 		s.reclaims[i].ended, s.reclaims[i].freed = now, freed
@@ -108,9 +106,8 @@ func (s State) Evicted(uid string) State {
 	return s
 }
 
-// withAbandoned returns a state in which the eviction of the pod no longer blocks other evictions. This applies to a pod
-// that was killed without the runtime, or whose eviction has failed. The pod is not selected again before the time until. If
-// the pod was abandoned before, the later time applies.
+// withAbandoned returns a state in which the eviction of the pod no longer blocks other evictions. The pod is not selected
+// again before the time until.
 func (s State) withAbandoned(uid string, until time.Time) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {
@@ -132,18 +129,17 @@ const (
 	retryAfter = 10 * time.Second
 )
 
-// withVictim returns the state after an eviction of the pod has started. The eviction of other pods is blocked until the
-// deadline, unless the pod terminates before.
+// withVictim returns a state with the pod as a victim. Until the deadline, no other pod is evicted while the victim runs.
 func (s State) withVictim(uid string, deadline time.Time) State {
 	s.victims = append(slices.Clone(s.victims), victim{uid: uid, deadline: deadline, expires: deadline.Add(forgetAfter)})
 	return s
 }
 
-// withAdopted returns the state with one more victim: the pod with this UID, whose eviction a previous process has started. If
-// the pod still runs 30 s before the deadline, the evictor kills it.
+// withAdopted returns a state with a victim whose eviction a previous process has started.
 func (s State) withAdopted(uid string, deadline time.Time) State {
 	s = s.withVictim(uid, deadline)
 	v := &s.victims[len(s.victims)-1]
+	// The evictor kills the pod if it still runs at this time.
 	v.adopted, v.kill = true, deadline.Add(-cleanupTimeout)
 	return s
 }
@@ -160,14 +156,12 @@ func (s State) withKillStarted(uid string) State {
 	return s
 }
 
-// isVictim reports whether the pod is recorded as a victim, which means that its eviction has started. The record is
-// removed when the pod has terminated, and at the latest at victim.expires.
+// isVictim reports whether the eviction of the pod has started and is still recorded.
 func (s State) isVictim(uid string) bool {
 	return slices.ContainsFunc(s.victims, func(v victim) bool { return v.uid == uid })
 }
 
-// blockedUntil returns the time until which no other pod is evicted, which is the latest deadline of all victims. It returns
-// the zero time if no victim has a deadline.
+// blockedUntil returns the time until which no other pod is evicted: the latest deadline of all victims, or zero.
 func (s State) blockedUntil() (until time.Time) {
 	for _, v := range s.victims {
 		if v.deadline.After(until) {
@@ -177,12 +171,12 @@ func (s State) blockedUntil() (until time.Time) {
 	return until
 }
 
-// dropExpired removes the victims whose record has expired. It also replaces the times of conditions and of the last
-// storage check by now if they are in the future. Such times show that the clock was set back.
+// dropExpired removes expired victims, and replaces recorded times in the future by now.
 func (s State) dropExpired(now time.Time) State {
 	if slices.ContainsFunc(s.victims, func(v victim) bool { return !v.expires.After(now) }) {
 		s.victims = slices.DeleteFunc(slices.Clone(s.victims), func(v victim) bool { return !v.expires.After(now) })
 	}
+	// A time in the future shows that the clock was set back.
 	for i := range s.conditions {
 		s.conditions[i] = notAfter(s.conditions[i], now)
 	}

@@ -40,8 +40,7 @@ type agesFile struct {
 	Images  map[string]imageAge `json:"images"`
 }
 
-// readFile reads the ages from the file. If this fails, no image has an age, so that every image counts as first detected
-// now. Times in the future, written with a wrong clock, are replaced by now.
+// readFile reads the ages of all images from the file. After an error no image has an age.
 func (a *imageAges) readFile(now time.Time) error {
 	a.images = map[string]imageAge{}
 	if a.path == "" {
@@ -63,6 +62,7 @@ func (a *imageAges) readFile(now time.Time) error {
 	}
 	for id, read := range file.Images {
 		if id != "" && len(id) <= maxID {
+			// A time in the future was written with a wrong clock.
 			a.images[id] = imageAge{earlierOf(read.FirstDetected, now), earlierOf(read.LastUsed, now)}
 		}
 	}
@@ -87,10 +87,8 @@ func earlierOf(t, now time.Time) time.Time {
 	return t
 }
 
-// update sets FirstDetected and LastUsed of each image. A new image counts as detected at the time began, when the listing
-// of images started. The ages of images that no longer exist are dropped. Source: detectImages in
-// pkg/kubelet/images/image_gc_manager.go.
-func (a *imageAges) update(images []Image, began, now time.Time) {
+// update sets FirstDetected and LastUsed of each image. Source: detectImages in pkg/kubelet/images/image_gc_manager.go.
+func (a *imageAges) update(images []Image, listStart, now time.Time) {
 	known := make(map[string]imageAge, len(images))
 	for i := range images {
 		image := &images[i]
@@ -99,7 +97,7 @@ func (a *imageAges) update(images []Image, began, now time.Time) {
 		}
 		is, ok := a.images[image.ID]
 		if !ok {
-			is.FirstDetected = began
+			is.FirstDetected = listStart
 		}
 		if image.Used {
 			is.LastUsed = now

@@ -118,10 +118,10 @@ type instanceGroup struct {
 	instances []*cri.Container
 }
 
-// PlanContainers returns the containers to remove, in the order of their removal. It plans all containers of removed
-// pods, and with state.IncludeTerminated those of terminated pods. Of other pods it plans the oldest containers above the
-// limits of the policy. Running containers and containers younger than policy.MinAge stay. It reads no clock and modifies
-// nothing. Source: evictContainers in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanContainers returns the containers to remove, in the order of their removal: the containers of removed pods, of
+// terminated pods if state.IncludeTerminated is set, and the oldest containers above the limits of the policy. Running
+// containers and containers younger than policy.MinAge stay. Source: evictContainers in
+// pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	var out []Removal
 	units := state.groupInstances(policy.MinAge)
@@ -154,8 +154,8 @@ func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	return out
 }
 
-// groupInstances groups containers by pod and container name, each group sorted from the newest to the oldest. It omits
-// running containers, containers younger than minAge, and containers that must not be removed.
+// groupInstances groups the containers that may be removed by pod and container name, each group from the newest to the
+// oldest.
 func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceGroup) {
 	type key struct{ uid, name string }
 	index, pods := map[key]int{}, map[string]PodState{}
@@ -188,20 +188,18 @@ func (s *ContainerState) groupInstances(minAge time.Duration) (units []instanceG
 	return units
 }
 
-// planExcess plans the removal of the oldest instances of the group, so that at most keep instances remain. It appends
-// the removals to out and deletes these instances from the group. The argument why is the reason for the log.
-func (u *instanceGroup) planExcess(out []Removal, keep int, why string) []Removal {
+// planExcess moves the oldest instances of the group to the planned removals, so that at most keep instances remain.
+func (u *instanceGroup) planExcess(removals []Removal, keep int, reason string) []Removal {
 	for i := len(u.instances) - 1; i >= keep; i-- {
-		out = append(out, newRemoval(u.instances[i], u.pod, why))
+		removals = append(removals, newRemoval(u.instances[i], u.pod, reason))
 	}
 	u.instances = u.instances[:min(keep, len(u.instances))]
-	return out
+	return removals
 }
 
-// newRemoval returns the planned removal of the container c. The argument pod is the state of its pod, and why is the reason
-// for the log.
-func newRemoval(c *cri.Container, pod PodState, why string) Removal {
-	return Removal{ID: c.ID, PodUID: c.PodUID, Name: c.Name, Pod: pod, Stop: c.State == cri.ContainerUnknown, Reason: why}
+// newRemoval returns the planned removal of a container of a pod in the given state.
+func newRemoval(c *cri.Container, pod PodState, reason string) Removal {
+	return Removal{ID: c.ID, PodUID: c.PodUID, Name: c.Name, Pod: pod, Stop: c.State == cri.ContainerUnknown, Reason: reason}
 }
 
 func compareNewestFirst(a, b *cri.Container) int {
@@ -212,10 +210,9 @@ func compareByName(a, b *cri.Container) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Name, b.Name))
 }
 
-// PlanSandboxes returns the sandboxes to remove. These are all sandboxes of removed pods, and with
-// state.IncludeTerminated those of terminated pods. Of other pods it plans all except the newest sandbox. Ready sandboxes
-// and sandboxes with containers stay. It reads no clock and modifies nothing. Source: evictSandboxes in
-// pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanSandboxes returns the sandboxes to remove: all sandboxes of removed pods, of terminated pods if
+// state.IncludeTerminated is set, and all except the newest sandbox of other pods. Ready sandboxes and sandboxes with
+// containers stay. Source: evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanSandboxes(state ContainerState) []Removal {
 	holds := make(map[string]bool, len(state.Snapshot.Containers))
 	for i := range state.Snapshot.Containers {

@@ -193,9 +193,7 @@ const (
 // pkg/kubelet/kuberuntime/labels.go.
 const annotationGrace = "io.kubernetes.pod.terminationGracePeriod"
 
-// removeContainer executes the planned removal r of a container: it removes the log and then the container. If the log
-// cannot be removed, the container stays, because only the container records the path of its log. It first stops a
-// container in state unknown, and keeps a container that was started since the plan was made.
+// removeContainer executes the planned removal of a container: it removes the log and then the container.
 func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r Removal) error {
 	if ctx.Err() != nil || !isStillRemovable(s, &r) {
 		return ctx.Err()
@@ -221,6 +219,7 @@ func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r R
 			return wrap(err)
 		}
 	}
+	// If the log cannot be removed, the container stays, because only the container records the path of its log.
 	if err := g.removeLog(s, &c); err != nil {
 		return wrap(err)
 	}
@@ -230,8 +229,7 @@ func (g *Containers) removeContainer(ctx context.Context, s *ContainerState, r R
 	return nil
 }
 
-// unknownGracePeriod returns the grace period for stopping a container in state unknown. It is the value of the container's
-// annotation, limited to the range from 2 s to 10 min.
+// unknownGracePeriod returns the grace period for stopping a container in state unknown, from its annotation.
 func unknownGracePeriod(c *cri.Container) time.Duration {
 	seconds, err := strconv.ParseInt(c.Annotations[annotationGrace], 10, 32)
 	if err != nil {
@@ -240,8 +238,7 @@ func unknownGracePeriod(c *cri.Container) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, unknownGrace), maxUnknownGrace)
 }
 
-// readStatus returns the current status of the container with this ID. If the runtime does not implement cri.Inspector, it
-// returns the container as listed in s.
+// readStatus returns the current status of a container. Without a cri.Inspector it returns the container as listed.
 func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id string) (cri.Container, error) {
 	var listed cri.Container
 	for i := range s.Snapshot.Containers {
@@ -274,10 +271,9 @@ func (g *Containers) removeSandbox(ctx context.Context, s *ContainerState, r Rem
 	return nil
 }
 
-// callRemove removes a container or a sandbox: it calls the given method of the runtime with the ID of r. If this succeeds,
-// it logs the removal and calls Hooks.Removed.
-func (g *Containers) callRemove(ctx context.Context, call func(ctx context.Context, id string) error, r Removal) error {
-	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, r.ID) })
+// callRemove calls remove for a container or sandbox, logs the removal and calls Hooks.Removed.
+func (g *Containers) callRemove(ctx context.Context, remove func(ctx context.Context, id string) error, r Removal) error {
+	_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, remove(ctx, r.ID) })
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// newDiskFunc returns a function that measures the file system of images. The function requests the mount point from the
-// runtime only once. While a measurement hangs, other measurements fail at once, so that at most one thread is blocked.
+// newDiskFunc returns a function that measures the file system of images. While a measurement hangs, other measurements
+// fail.
 func newDiskFunc(images cri.Images) func(ctx context.Context) (Disk, error) {
 	m := &diskMeter{images: images, slot: make(chan struct{}, 1)}
 	return m.measure

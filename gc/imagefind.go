@@ -23,8 +23,7 @@ type passState struct {
 	plan    ImagePlan
 }
 
-// readState lists the images and containers of the runtime, and updates the ages of the images. It returns the images with a
-// plan of the images to remove.
+// readState lists the images and containers of the runtime, updates the ages of images, and plans the removals.
 func (g *Images) readState(ctx context.Context) (*passState, error) {
 	began := time.Now()
 	listed, err := callWithTimeout(ctx, callTimeout, g.images.ListImages)
@@ -67,10 +66,9 @@ func (g *Images) readState(ctx context.Context) (*passState, error) {
 	return f, nil
 }
 
-// newImage converts an image of the runtime to the input of [PlanImages], without its ages. The argument used has the images
-// of all containers, and wanted has the images named by pods.
-func (g *Images) newImage(image *cri.Image, used, wanted imageNames) Image {
-	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: used.hasImage(image), NamedByPod: wanted.hasImage(image)}
+// newImage converts an image of the runtime to the input of [PlanImages], without its ages.
+func (g *Images) newImage(image *cri.Image, usedByContainers, namedByPods imageNames) Image {
+	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: usedByContainers.hasImage(image), NamedByPod: namedByPods.hasImage(image)}
 	if len(i.Names) == 0 {
 		i.Names = image.RepoDigests
 	}
@@ -106,8 +104,7 @@ func (g *Images) podImageNames() imageNames {
 	return n
 }
 
-// usedImageNames returns the images that the containers in snap use. A container uses the image that it was created from,
-// and each image that it mounts. After an error no image may be removed, because some mounted images are unknown.
+// usedImageNames returns the images that containers were created from or mount. After an error no image may be removed.
 func (g *Images) usedImageNames(ctx context.Context, snap *cri.Snapshot) (imageNames, error) {
 	n, mounts := imageNames{}, make(map[string][]string, len(snap.Containers))
 	for i := range snap.Containers {

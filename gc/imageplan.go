@@ -55,10 +55,9 @@ func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	return images, bytes
 }
 
-// PlanImages returns which images to remove and which to keep. An image may be removed if no container uses it and there
-// is no other reason to keep it. The first images to remove are those that were never used, then the least recently used
-// ones. It reads no clock and modifies nothing. Source: imagesInEvictionOrder, freeOldImages and freeSpace in
-// pkg/kubelet/images/image_gc_manager.go.
+// PlanImages returns which images to remove and which to keep. Images that were never used come first, then the least
+// recently used ones. An image stays if a container uses it or another reason in [KeptImage] applies. Source:
+// imagesInEvictionOrder, freeOldImages and freeSpace in pkg/kubelet/images/image_gc_manager.go.
 func PlanImages(policy ImagePolicy, state ImageState) ImagePlan {
 	var plan ImagePlan
 	candidates := make([]candidate, 0, len(state.Images))
@@ -128,9 +127,9 @@ func keepReason(policy *ImagePolicy, image *Image) KeepReason {
 	return ""
 }
 
-// isYoung reports whether the image is too young to be removed. An image that was used in the future counts as young,
-// because the clock was set back.
+// isYoung reports whether the image is too young to be removed.
 func (p *ImagePolicy) isYoung(image *Image, now time.Time) bool {
+	// A last use in the future shows that the clock was set back: the age is unknown.
 	return !image.LastUsed.Before(now) || now.Sub(image.FirstDetected) < p.MinAge
 }
 

@@ -73,9 +73,9 @@ func (d Disk) Used() int {
 	return 100 - int(mulDiv(min(d.Available, d.Capacity), 100, d.Capacity))
 }
 
-// Excess reports whether the usage of the disk d has reached the high threshold. If so, over is true, and want is the number
-// of bytes to free to reach the low threshold, possibly zero. It returns an error if d.Capacity is zero. Source:
-// GarbageCollect in pkg/kubelet/images/image_gc_manager.go.
+// Excess returns how many bytes to free if the disk usage has reached the high threshold. Then over is true, and want is the
+// amount down to the low threshold, possibly zero. It returns an error if d.Capacity is zero. Source: GarbageCollect in
+// pkg/kubelet/images/image_gc_manager.go.
 func (p ImagePolicy) Excess(d Disk) (want uint64, over bool, err error) {
 	if d.Capacity == 0 {
 		return 0, false, errNoCapacity

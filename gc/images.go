@@ -104,9 +104,9 @@ type Images struct {
 
 var _ ImageGC = (*Images)(nil)
 
-// NewImages returns a collector of unused images, and starts nothing. It uses images to list and remove images, and
-// lister to list the containers that use them. Both are usually the same client of the runtime. The error names a nil
-// argument or an invalid Options.Policy.
+// NewImages returns a collector of unused images. It uses images to list and remove images, and lister to list the
+// containers that use them. Both are usually the same client of the runtime. The error names a nil argument or an invalid
+// Options.Policy.
 func NewImages(images cri.Images, lister cri.Lister, opts ImageOptions) (*Images, error) {
 	if err := required.Args("gc.NewImages", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "lister", Value: lister, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -172,14 +172,14 @@ func (g *Images) Run(ctx context.Context) error {
 // unknown.
 func (g *Images) podsComplete() bool { return g.opts.Ready == nil || g.opts.Ready() }
 
-// acquirePass waits until no other method of g reads or removes images. The caller must call end when it has finished. The
-// first call also reads the ages file.
+// acquirePass waits until no other method of g reads or removes images. The caller must call end when it has finished.
 func (g *Images) acquirePass(ctx context.Context) (end func(), err error) {
 	select {
 	case g.passSlot <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for an earlier pass: %w", ctx.Err())
 	}
+	// The first call reads the ages file.
 	if g.firstPass.IsZero() {
 		g.firstPass = time.Now()
 		if err := g.ages.readFile(g.firstPass); err != nil {

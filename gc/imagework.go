@@ -39,17 +39,15 @@ func (g *Images) newWork(f *passState) *passWork {
 	return &passWork{g: g, found: f, kept: f.plan.Kept, settleLeft: max(g.opts.Settle, 0)}
 }
 
-// freeSpace removes unused images until the free space has grown by want bytes. The argument disk is the measurement before
-// the first removal. If disk is zero, because it could not be measured, the sizes of the removed images are added up
-// instead.
-func (w *passWork) freeSpace(ctx context.Context, want uint64, disk Disk) error {
+// freeSpace removes unused images until the free space has grown by want bytes since the measurement before.
+func (w *passWork) freeSpace(ctx context.Context, want uint64, before Disk) error {
 	if want == 0 && !w.g.policy.Kubelet { // the kubelet removes one image in this case
 		return w.finishPass(ctx)
 	}
 	var sizes uint64
 	next := 0
 	enough := func() bool {
-		w.freed = w.measureFreed(ctx, want, sizes, disk)
+		w.freed = w.measureFreed(ctx, want, sizes, before)
 		return w.freed >= want
 	}
 	for ; next < len(w.found.plan.Unused) && ctx.Err() == nil; next++ {
@@ -65,7 +63,7 @@ func (w *passWork) freeSpace(ctx context.Context, want uint64, disk Disk) error 
 		w.kept = append(w.kept, KeptImage{image, KeepEnough})
 	}
 	if got := min(want, sizes); w.freed < got { // all removable images are removed; wait for the space to appear
-		w.freed = w.measureFreed(ctx, got, sizes, disk)
+		w.freed = w.measureFreed(ctx, got, sizes, before)
 	}
 	err := errors.Join(w.errs...)
 	finished := w.finishPass(ctx)
@@ -87,9 +85,8 @@ func (w *passWork) newShortError(want uint64, err error) error {
 	return &ShortError{Wanted: want, Freed: w.freed, Kept: countKept(w.kept), Err: err}
 }
 
-// measureFreed returns by how many bytes the free space has grown since the measurement before. Some file systems free space
-// with a delay: measureFreed waits until the growth is as wanted, at most for ImageOptions.Settle. If nothing can be
-// measured, it returns sizes, the total size of the removed images.
+// measureFreed returns by how many bytes the free space has grown since before. Without a measurement it returns the sizes
+// of the removed images.
 func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before Disk) uint64 {
 	if w.g.policy.Kubelet || before.Capacity == 0 {
 		return sizes
@@ -106,6 +103,7 @@ func (w *passWork) measureFreed(ctx context.Context, want, sizes uint64, before 
 		if more >= want || sizes < want || w.settleLeft <= 0 {
 			return more
 		}
+		// Some file systems free space with a delay.
 		w.settleLeft -= settlePoll
 		if sleep.For(ctx, settlePoll) != nil {
 			return more
@@ -174,9 +172,7 @@ var (
 	errManyHang     = errors.New("too many other removals have not returned although they were cancelled")
 )
 
-// removeImage calls images.RemoveImage for the image with this ID. If the call hangs after its context has ended,
-// removeImage abandons it and returns an error. It calls release, which ends the claim of the image, when RemoveImage has
-// returned, even if the call was abandoned before.
+// removeImage removes an image in the runtime and then calls release. It abandons a call that hangs after ctx has ended.
 func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id string, release func()) error {
 	if err := r.startCall(id); err != nil {
 		release()
@@ -206,8 +202,7 @@ func (r *removeCalls) removeImage(ctx context.Context, images cri.Images, id str
 	}
 }
 
-// startCall registers a removal call for the image with this ID. It returns an error if an earlier call for this image has
-// not returned, or if ten calls have not returned.
+// startCall registers a removal call. It returns an error if a call for this image or ten other calls still run.
 func (r *removeCalls) startCall(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,8 +18,7 @@ import (
 // linkSuffix is the suffix of links to logs.
 const linkSuffix = ".log"
 
-// removeLinks removes the links in Options.LogLinks that point to logs which no longer exist. It keeps a link until its
-// container has exited, because a log is missing for a moment during its rotation. Source: evictPodLogsDirectories in
+// removeLinks removes links in Options.LogLinks to missing logs of exited containers. Source: evictPodLogsDirectories in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 	if g.opts.LogLinks == "" || g.opts.LogRoot == "" {
@@ -48,13 +47,14 @@ func (g *Containers) removeLinks(ctx context.Context, s *ContainerState) error {
 		if ctx.Err() != nil {
 			return errors.Join(append(errs, ctx.Err())...)
 		}
+		// It keeps the link of a running container: a log is missing for a moment during its rotation.
 		errs = append(errs, g.removeLink(ctx, s, links, name))
 	}
 	return errors.Join(errs...)
 }
 
-// isDangling reports whether the link with this name points to a log below LogRoot that does not exist. The argument links
-// is the directory of the link. The argument logs is LogRoot, or nil if LogRoot does not exist.
+// isDangling reports whether the link in this directory points to a missing log below LogRoot. logs is LogRoot, nil if it
+// does not exist.
 func (g *Containers) isDangling(links, logs *os.Root, name string) bool {
 	target, err := links.Readlink(name)
 	if err != nil {
@@ -95,8 +95,7 @@ func (g *Containers) removeLink(ctx context.Context, s *ContainerState, links *o
 // pkg/kubelet/kuberuntime/legacy.go.
 const minLinkedID = 6
 
-// containerIDFromLink returns the container ID in the name of a link to a log, for example ID in
-// POD_NAMESPACE_CONTAINER-ID.log. It returns "" if the name contains no ID.
+// containerIDFromLink returns the ID in a link name such as POD_NAMESPACE_CONTAINER-ID.log, or "" if there is none.
 func containerIDFromLink(name string) string {
 	name = strings.TrimSuffix(name, linkSuffix)
 	id := name[strings.LastIndexByte(name, '-')+1:]
@@ -106,11 +105,11 @@ func containerIDFromLink(name string) string {
 	return id
 }
 
-// readContainerState returns the current state of a container in s. The argument id may be a prefix of its ID, because the
-// names of links contain truncated IDs. If there is no such container, the error is [cri.ErrNotFound].
-func (g *Containers) readContainerState(ctx context.Context, s *ContainerState, id string) (cri.ContainerState, error) {
+// readContainerState returns the current state of the container with this ID, or [cri.ErrNotFound].
+func (g *Containers) readContainerState(ctx context.Context, s *ContainerState, idOrPrefix string) (cri.ContainerState, error) {
 	for i := range s.Snapshot.Containers {
-		if c := &s.Snapshot.Containers[i]; c.ID == id || len(id) >= minLinkedID && strings.HasPrefix(c.ID, id) {
+		// The names of links contain truncated IDs.
+		if c := &s.Snapshot.Containers[i]; c.ID == idOrPrefix || len(idOrPrefix) >= minLinkedID && strings.HasPrefix(c.ID, idOrPrefix) {
 			if g.inspector == nil {
 				return c.State, nil
 			}

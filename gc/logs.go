@@ -22,8 +22,8 @@ import (
 // entriesAtATime is the number of directory entries that are read at once. A container may create any number of entries.
 const entriesAtATime = 1000
 
-// removeLog removes the log of the container c and its rotated logs. It keeps logs outside LogRoot, and logs that belong to
-// another container in s too. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// removeLog removes the log of a container and its rotated logs. Source: removeContainerLog in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	if g.opts.LogRoot == "" || g.opts.KeepLogs || c.LogPath == "" {
 		return nil
@@ -94,12 +94,12 @@ func (g *Containers) removeLogs(ctx context.Context, s *ContainerState) error {
 	return g.removeDirs(ctx, s, g.opts.LogRoot, podUIDFromLogDir, nil)
 }
 
-// podUIDFromLogDir returns the pod UID in the name of a pod's log directory. The name is NAMESPACE_NAME_UID, or only UID in
-// old versions of Kubernetes. It returns "" for all other names.
+// podUIDFromLogDir returns the UID in the name of a pod's log directory, NAMESPACE_NAME_UID, or "" for other names.
 func podUIDFromLogDir(name string) string {
 	switch parts := strings.Split(name, "_"); {
 	case len(parts) == 3 && parts[0] != "" && parts[1] != "":
 		return parts[2]
+	// Old versions of Kubernetes named the directory UID.
 	case len(parts) == 1 && isUID(name):
 		return name
 	}
@@ -115,10 +115,8 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes subdirectories of path that belong to pods. It removes the directory of a pod if the pod is in state
-// PodRemoved, has no sandbox or container, and the directory is at least MinDirAge old. The function uidOf returns the
-// pod UID for a directory name, or "" if the name belongs to no pod. If prepare is not nil, it is called before each
-// removal; if it returns an error, the directory stays.
+// removeDirs removes the directories below path of removed pods that have no sandbox or container. prepare, if any, is
+// called before each removal; if it fails, the directory stays.
 func (g *Containers) removeDirs(
 	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {
@@ -192,12 +190,12 @@ func podsInRuntime(s *ContainerState) map[string]bool {
 	return has
 }
 
-// isOldEnough reports whether the directory e was last changed at least MinDirAge ago. A younger directory must stay,
-// because it may belong to a new pod whose sandbox does not exist yet.
+// isOldEnough reports whether the directory was last changed at least MinDirAge ago.
 func (g *Containers) isOldEnough(e fs.DirEntry, now time.Time) bool {
 	if g.opts.MinDirAge < 0 {
 		return true
 	}
+	// A younger directory may belong to a new pod whose sandbox does not exist yet.
 	info, err := e.Info()
 	return err == nil && now.Sub(info.ModTime()) >= g.opts.MinDirAge
 }

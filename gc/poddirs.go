@@ -12,12 +12,13 @@ import (
 	"path/filepath"
 )
 
-// volumeDirDepths returns the subdirectories of a pod directory that contain volumes, each with the depth of its mount
-// points. The mount points volumes/PLUGIN/NAME have depth 2, and volume-subpaths/VOLUME/CONTAINER/INDEX have depth 3.
-func volumeDirDepths() map[string]int { return map[string]int{"volumes": 2, "volume-subpaths": 3} }
+// volumeDirDepths returns the depth of the mount points in each directory of a pod that contains volumes.
+func volumeDirDepths() map[string]int {
+	return map[string]int{"volumes": 2, "volume-subpaths": 3} // volumes/PLUGIN/NAME, volume-subpaths/VOLUME/CONTAINER/INDEX
+}
 
-// removePodDirs removes the directories in PodRoot of pods in state PodRemoved. It keeps a directory in which a volume is
-// mounted or not empty. Source: cleanupOrphanedPodDirs in pkg/kubelet/kubelet_volumes.go.
+// removePodDirs removes the directories of removed pods without mounted volumes. Source: cleanupOrphanedPodDirs in
+// pkg/kubelet/kubelet_volumes.go.
 func (g *Containers) removePodDirs(ctx context.Context, s *ContainerState) error {
 	if s.NotReady {
 		return nil
@@ -25,8 +26,8 @@ func (g *Containers) removePodDirs(ctx context.Context, s *ContainerState) error
 	return g.removeDirs(ctx, s, g.opts.PodRoot, func(name string) string { return name }, g.releasePod)
 }
 
-// releasePod prepares the removal of a pod's directory. It calls Options.Release, and then removes the empty volume
-// directories in root/uid. It returns an error if a volume is mounted or not empty.
+// releasePod prepares the removal of a pod directory: it calls Options.Release and removes empty volume directories. A
+// mounted or non-empty volume is an error.
 func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) error {
 	if g.opts.Release != nil {
 		_, err := callWithTimeout(ctx, callTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, g.opts.Release(ctx, uid) })
@@ -44,8 +45,7 @@ func (g *Containers) releasePod(ctx context.Context, root *os.Root, uid string) 
 // errVolumeRemains is the error for a pod directory that stays because of a volume.
 var errVolumeRemains = errors.New("the volume is not empty, or it is still mounted")
 
-// removeEmptyTree removes the directory dir and its subdirectories down to the given depth. It returns an error if it finds
-// a file, a mount point, or an entry below that depth.
+// removeEmptyTree removes empty directories down to the given depth. A file, a mount point or a deeper entry is an error.
 func removeEmptyTree(root *os.Root, dir string, depth int) error {
 	var errs []error
 	if depth > 0 {

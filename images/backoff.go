@@ -46,8 +46,7 @@ func (b backOff) activeFailure(key backOffKey, now time.Time) (last failure, act
 	return last, ok && !last.isExpired(now) && now.Before(last.retryTime())
 }
 
-// recordFailure stores err as the last failed pull of the image for the pod in key, and returns the time of the next
-// attempt. It also removes the expired failures of all pods.
+// recordFailure stores the error of a pull and returns the time of the next attempt.
 func (b backOff) recordFailure(key backOffKey, err *Error, now time.Time) (until time.Time) {
 	maps.DeleteFunc(b, func(_ backOffKey, f failure) bool { return f.isExpired(now) })
 	// The delay of a missing failure is zero.

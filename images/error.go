@@ -68,9 +68,8 @@ func newInspectError(image string, err error) *Error {
 // unreadable.
 const minMaskedPassword = 4
 
-// newPullError returns the error of Ensure for an image after all attempts to pull it have failed. The causes are the errors
-// of the attempts. The text does not contain the passwords of the tried credentials. If the text begins with a reason of the
-// runtime, such as RegistryUnavailable, the error has this reason.
+// newPullError returns the error for an image after all pulls have failed, with the passwords of the tried credentials
+// masked.
 func newPullError(image string, causes []error, tried []credential.Credential) *Error {
 	var texts []string
 	for _, err := range causes {

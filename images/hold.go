@@ -46,10 +46,9 @@ type nameHold struct {
 	imageIDs map[string]bool // images that Ensure has found by this name
 }
 
-// Hold prevents [Puller.Claim], and thereby the removal of an image, until release is called. The argument image is the name
-// in a container spec; the hold covers every image that Ensure returns for this name. Call Hold before Ensure, and release
-// after the container is created, because the container then protects the image. Ensure itself holds the image while it
-// runs.
+// Hold prevents [Puller.Claim], and thereby the removal of an image, until release is called. image is the name in a
+// container spec. Call Hold before Ensure, and release after the container is created, because the container then protects
+// the image.
 func (p *Puller) Hold(image string) (release func()) {
 	table := &p.holds
 	key := reference.Identity(image)
@@ -67,8 +66,7 @@ func (p *Puller) Hold(image string) (release func()) {
 	return sync.OnceFunc(func() { table.releaseHold(key) })
 }
 
-// releaseHold ends one call of Hold for the image name with this key. After the last one, the images found by this name are
-// no longer protected.
+// releaseHold ends one call of Hold. After the last one, the images found by this name are no longer protected.
 func (h *holdTable) releaseHold(key string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,11 +85,9 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image for removal. The image is as listed by the runtime, and listed is the time at which the caller
-// has listed the containers. It returns ok false if the image is held or already claimed. It also returns ok false if a
-// hold was released at listed or later, because a container that uses the image may have been created since.
-//
-// The caller must call release after the removal. Until then, an Ensure that finds the image waits.
+// Claim reserves an image for removal. It returns ok false if the image is held or claimed, or was held after listed, the
+// time at which the caller listed the containers: a container may use the image since. The caller must call release after
+// the removal. Until then, an Ensure that finds the image waits.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
 	table := &p.holds
 	table.mu.Lock()
@@ -145,15 +141,15 @@ func (h *holdTable) countClaims() uint64 {
 	return h.claimCount
 }
 
-// addImage adds the image with this ID to the hold of the image name key. It fails if the image is claimed for removal.
-// It also fails if a claim was released after the call of countClaims that returned earlierClaims, because the image may
-// have been removed. It then returns ok false, and a channel that is closed when the claim is released.
+// addImage adds an image to the hold of a name. If the image is claimed for removal, it returns a channel that is closed at
+// the release of the claim.
 func (h *holdTable) addImage(key, id string, earlierClaims uint64) (claimed <-chan struct{}, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if claimed := h.claims[id]; claimed != nil {
 		return claimed, false
 	}
+	// A claim was released since countClaims returned earlierClaims: the image may have been removed.
 	if h.lastClaims[id].number > earlierClaims {
 		released := make(chan struct{})
 		close(released)
@@ -172,8 +168,7 @@ func (p *Puller) HasPullRecord(id string) bool { return p.pullRecords.hasRecord(
 // errBeingRemoved is the error for an image that is present but claimed for too long.
 var errBeingRemoved = errors.New("the image is being removed, and the removal takes too long")
 
-// ensureUnclaimed calls ensurePresent and adds the found image to the hold of its name. If the image is claimed for removal,
-// it waits until the claim is released, and tries again.
+// ensureUnclaimed ensures that the image is present and not being removed, and protects it from removal.
 func (p *Puller) ensureUnclaimed(ctx context.Context, request Request) (cri.Image, error) {
 	key := reference.Identity(request.Image)
 	for range maxClaimWaits {

@@ -29,8 +29,7 @@ type hungCalls struct {
 	calls map[string]int // by identity
 }
 
-// checkAllowed returns a timeoutError if an earlier call with this identity hangs, or if too many calls hang. Calls of
-// the same method with the same arguments have the same identity.
+// checkAllowed returns a timeoutError if an earlier call with this identity hangs, or if too many calls hang.
 func (a *hungCalls) checkAllowed(identity string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,8 +65,7 @@ type cancellableCall[V any] struct {
 	onLateReturn func(V, error) // called when the abandoned call returns; may be nil
 }
 
-// callOrAbandon runs call and returns its result. If call has not returned 5 s after the end of ctx, callOrAbandon returns
-// the error of ctx without waiting longer. Until such a call returns, further calls with its identity fail at once.
+// callOrAbandon runs call and returns its result. It stops waiting 5 s after the end of ctx.
 func callOrAbandon[V any](ctx context.Context, p *Puller, call cancellableCall[V]) (value V, err error) {
 	if err := p.hungCalls.checkAllowed(call.identity); err != nil {
 		return value, fmt.Errorf("%s: %w", call.name, err)
@@ -98,6 +96,7 @@ func callOrAbandon[V any](ctx context.Context, p *Puller, call cancellableCall[V
 		return result, resultErr
 	case <-timer.C:
 	}
+	// Until the call returns, further calls with its identity fail at once.
 	hung := p.hungCalls.addCount(call.identity, 1)
 	if call.onAbandoned != nil {
 		call.onAbandoned()

@@ -29,8 +29,7 @@ type diskProgress struct {
 	lastGrowth time.Time // when the size last grew or was unknown
 }
 
-// startReading reports whether the image file systems must be measured now. It returns false if a measurement is running, or
-// if the last one started less than period ago. If it returns true, the caller must call endReading.
+// startReading reports whether the image file systems must be measured now. If so, the caller must call endReading.
 func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -42,13 +41,12 @@ func (g *diskProgress) startReading(now time.Time, period time.Duration) bool {
 	return true
 }
 
-// endReading records a measurement of the image file systems. If they have grown, it records progress of the pulls. It
-// also records progress if the size is unknown, because the pulls may have progressed. It records no progress if err
-// shows that the runtime does not respond.
+// endReading records a measurement of the image file systems. Growth counts as progress of the pulls.
 func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reading = false
+	// The runtime does not respond: no progress.
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, cri.ErrUnavailable) {
 		return
 	}
@@ -62,6 +60,7 @@ func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time
 			inodes, known = inodes+*fs.InodesUsed, true
 		}
 	}
+	// If the size is unknown, the pulls may have progressed.
 	if err != nil || !known || !g.isFirst && (bytes > g.bytes || inodes > g.inodes) {
 		g.lastGrowth = now
 	}
@@ -97,24 +96,23 @@ func (e *timeoutError) Error() string { return e.text }
 // Is reports whether target is context.DeadlineExceeded.
 func (e *timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// pullDeadline returns the time at which to stop a pull, and the error that the pull then gets. A zero time means that there
-// is no deadline. The argument start is the begin of the pull, and progress is the time of the last progress.
-func (o *Options) pullDeadline(start, progress time.Time) (at time.Time, reason error) {
+// pullDeadline returns when to stop a pull, or zero for never, and the error that the pull then gets.
+func (o *Options) pullDeadline(start, lastProgress time.Time) (at time.Time, reason error) {
 	if o.PullLimit > 0 {
 		at = start.Add(o.PullLimit)
 		reason = &timeoutError{fmt.Sprintf("the pull was ended: it took longer than %v", o.PullLimit)}
 	}
-	if progress.Before(start) {
-		progress = start
+	if lastProgress.Before(start) {
+		lastProgress = start
 	}
-	if stalled := progress.Add(o.PullTimeout); o.PullTimeout > 0 && (at.IsZero() || stalled.Before(at)) {
+	if stalled := lastProgress.Add(o.PullTimeout); o.PullTimeout > 0 && (at.IsZero() || stalled.Before(at)) {
 		return stalled, &timeoutError{fmt.Sprintf("the pull was ended: it made no progress for %v", o.PullTimeout)}
 	}
 	return at, reason
 }
 
-// watchPull waits until the pull must be stopped, and returns the reason. It returns nil if ctx ends before. If the pull
-// takes longer than Options.SlowAfter, it calls onSlow once.
+// watchPull waits until the pull must be stopped, and returns the reason, or nil if ctx ends. It calls onSlow once after
+// Options.SlowAfter.
 func (p *Puller) watchPull(ctx context.Context, onSlow func()) error {
 	start := time.Now()
 	slowAt := start.Add(p.opts.SlowAfter)

@@ -28,8 +28,7 @@ type pullResult struct {
 	abandoned bool
 }
 
-// pull pulls the image of the request. If a previous pull for this pod has failed and the back-off has not ended, it returns
-// an [*Error] at once.
+// pull pulls the image of the request. During the back-off after a failed pull it returns an [*Error] at once.
 func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, error) {
 	key := backOffKey{podUID: request.Pod.UID, image: request.Image}
 	if f, ok := p.activeFailure(key); ok {
@@ -59,8 +58,7 @@ func (p *Puller) pull(ctx context.Context, request *pullRequest) (cri.Image, err
 	return result.image, nil
 }
 
-// sharePull pulls the image. If a pull with equal credentials is already running for another request, it waits for that pull
-// instead. It records the start and the result.
+// sharePull pulls the image, or waits for a running pull with equal credentials. It records the start and the result.
 func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	if err := p.pullRecords.recordPullStart(request.Image); err != nil {
 		return pullResult{}, fmt.Errorf("record the pull of image %q: %w", request.Image, err)
@@ -91,8 +89,7 @@ func (p *Puller) sharePull(ctx context.Context, request *pullRequest, credential
 	return result, err
 }
 
-// newPullKey returns a key that is equal for pulls that can be shared. It consists of the image, the runtime handler and the
-// hashes of the credentials.
+// newPullKey returns the key of pulls that can be shared: image, runtime handler and hashes of the credentials.
 func newPullKey(request *pullRequest, credentials []credential.Credential) string {
 	key := []string{request.spec.Image, request.spec.RuntimeHandler}
 	for _, c := range credentials {
@@ -101,8 +98,7 @@ func newPullKey(request *pullRequest, credentials []credential.Credential) strin
 	return strings.Join(key, "\n")
 }
 
-// pullInSlot waits until a pull slot is free and the rate limit permits a pull. It then pulls the image and reads its status
-// from the runtime.
+// pullInSlot waits for a free pull slot and the rate limit, pulls the image and reads its status from the runtime.
 func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentials []credential.Credential) (pullResult, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -129,9 +125,7 @@ func (p *Puller) pullInSlot(ctx context.Context, request *pullRequest, credentia
 	return result, nil
 }
 
-// guardPull returns the context for a pull. The context is cancelled when the pull exceeds its deadline, with the
-// exceeded limit as its cause. If the pull is slow, guardPull calls release, so that another pull may start. The caller
-// must call end after the pull.
+// guardPull returns a context that is cancelled at the deadline of the pull. If the pull is slow, it calls release.
 func (p *Puller) guardPull(ctx context.Context, request *pullRequest, release func()) (pullCtx context.Context, end func()) {
 	pullCtx, cancel := context.WithCancelCause(ctx)
 	onSlow := func() {
@@ -181,9 +175,7 @@ func (p *Puller) tryCredentials(ctx context.Context, request *pullRequest, crede
 	return result, newPullError(request.Image, errs, credentials)
 }
 
-// pullWithCredential calls PullImage with the credential used, or anonymously if used is nil. If the call hangs and is
-// abandoned, it sets result.abandoned: the caller must then keep the intent, the record of the started pull. The intent
-// is removed when the abandoned call returns.
+// pullWithCredential calls PullImage with the credential, or anonymously if it is nil.
 func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, used *credential.Credential, result *pullResult) (ref string, err error) {
 	var auth *cri.Auth
 	key := []string{"PullImage", request.spec.Image, request.spec.RuntimeHandler}
@@ -202,8 +194,7 @@ func (p *Puller) pullWithCredential(ctx context.Context, request *pullRequest, u
 	})
 }
 
-// recordLatePull records the result of an abandoned pull after its call has returned. Without a record the image would count
-// as preloaded, so that any pod might use it.
+// recordLatePull records the result of an abandoned pull after its call has returned.
 func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used *credential.Credential, imageRef string, err error) {
 	if err != nil || imageRef == "" {
 		if err := p.pullRecords.recordPullEnd(request.Image); err != nil {
@@ -215,13 +206,14 @@ func (p *Puller) recordLatePull(ctx context.Context, request *pullRequest, used 
 	if image, err := p.imageStatus(ctx, cri.ImageSpec{Image: imageRef, RuntimeHandler: request.RuntimeHandler}); err == nil {
 		id = image.ID
 	}
+	// Without a record the image would count as preloaded, so that any pod might use it.
 	if err := p.pullRecords.recordPullSuccess(request.Image, request.reference.Short, id, newRecordedCredentials(used), time.Now()); err != nil {
 		p.reportError(fmt.Errorf("record the pull of image %q: %w", request.Image, err))
 	}
 }
 
-// recordFailure starts the back-off for the image and the pod in key, and returns err as an *Error with the time of the
-// next attempt. If some pull secrets could not be used, secretErr is the reason, and its text is appended to the error.
+// recordFailure starts the back-off for a failed pull, and returns err with the time of the next attempt. secretErr names
+// unusable pull secrets.
 func (p *Puller) recordFailure(key backOffKey, err, secretErr error) *Error {
 	e := Error{Reason: ReasonErrImagePull, Err: err}
 	if known, ok := errors.AsType[*Error](err); ok {

@@ -125,8 +125,7 @@ type pullRequest struct {
 }
 
 // Ensure returns the image that a pod needs. If necessary, it pulls the image, which may take hours. The error is an
-// [*Error], unless ctx was cancelled. Call [Puller.Hold] before Ensure to protect the image from removal until its container
-// is created.
+// [*Error], unless ctx was cancelled. [Puller.Hold] keeps the image until its container is created.
 func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error) {
 	defer p.Hold(request.Image)()
 	image, err := p.ensureUnclaimed(ctx, request)
@@ -136,8 +135,7 @@ func (p *Puller) Ensure(ctx context.Context, request Request) (cri.Image, error)
 	return image, err
 }
 
-// ensurePresent returns the requested image. Depending on the pull policy, it uses an image of the node, if the pod may use
-// it, or pulls the image.
+// ensurePresent returns the requested image. Depending on the pull policy, it uses an image of the node or pulls it.
 func (p *Puller) ensurePresent(ctx context.Context, request Request) (cri.Image, error) {
 	ref, err := reference.Parse(request.Image)
 	if err != nil {
@@ -183,8 +181,7 @@ func (p *Puller) imageStatus(ctx context.Context, spec cri.ImageSpec) (cri.Image
 	})
 }
 
-// mayUseImage reports whether the pod may use an image of the node without a pull. If the verify policy requires it, a
-// credential of the request must match a recorded credential of the image.
+// mayUseImage reports whether the pod may use an image of the node without a pull, according to the verify policy.
 func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	if p.pullRecords == nil || p.verify.isExempt(request.reference.Short) {
 		return true
@@ -211,9 +208,8 @@ func (p *Puller) mayUseImage(request *pullRequest, image cri.Image) bool {
 	return ok
 }
 
-// findCredentials returns the credentials for an image in the order to try them. Those of the pod's secrets are first, then
-// those of Options.Providers. The error reports unusable secrets of the pod. Errors of providers are only reported to
-// Hooks.Error.
+// findCredentials returns the credentials for an image in the order to try them. The error reports unusable secrets of the
+// pod.
 func (p *Puller) findCredentials(ctx context.Context, request Request, ref reference.Reference) ([]credential.Credential, error) {
 	ring := &credential.Keyring{}
 	var secretErrs []error
@@ -234,8 +230,7 @@ func (p *Puller) findCredentials(ctx context.Context, request Request, ref refer
 	return found, errors.Join(secretErrs...)
 }
 
-// askProvider returns the credentials of the provider for the repository. The argument index is the index of the provider
-// in Options.Providers. If the call exceeds its timeout, it returns an error.
+// askProvider returns the credentials of the provider with this index in Options.Providers for the repository.
 func (p *Puller) askProvider(
 	ctx context.Context, index int, provider credential.Provider, repository string, pod credential.Pod,
 ) ([]credential.Credential, error) {

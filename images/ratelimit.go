@@ -24,8 +24,7 @@ type tokenBucket struct {
 	updated   time.Time
 }
 
-// reserve takes a token, which permits one pull, and returns how long the caller must wait before the pull. If the wait
-// would exceed maxWait, it takes no token and returns ok false.
+// reserve takes a token, which permits one pull after the returned wait. If the wait would exceed maxWait, ok is false.
 func (l *tokenBucket) reserve(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	if l.perSecond == 0 {
 		return 0, true
@@ -51,8 +50,7 @@ func (l *tokenBucket) returnToken() {
 	}
 }
 
-// waitForToken waits until the rate limit permits a pull. If the wait would exceed Options.LimitWait or the deadline of ctx,
-// it returns an error at once.
+// waitForToken waits until the rate limit permits a pull. If this would take too long, it returns an error at once.
 func (p *Puller) waitForToken(ctx context.Context) error {
 	now := time.Now()
 	maxWait := p.opts.LimitWait

@@ -67,9 +67,7 @@ func (o recordedObject) compare(other recordedObject) int {
 	return cmp.Or(cmp.Compare(o.Namespace, other.Namespace), cmp.Compare(o.Name, other.Name), cmp.Compare(o.UID, other.UID))
 }
 
-// newRecordedCredentials returns the credentials to record after a successful pull. The argument used is the credential of
-// the pull, and nil for an anonymous pull. Every pod may use an image that was pulled anonymously or with a credential of
-// the node.
+// newRecordedCredentials returns the credentials to record after a pull with used, nil for an anonymous pull.
 func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 	if used != nil {
 		object := recordedObject(used.Source.Object)
@@ -80,12 +78,13 @@ func newRecordedCredentials(used *credential.Credential) recordedCredentials {
 			return recordedCredentials{KubernetesServiceAccounts: []recordedObject{object}}
 		}
 	}
+	// Every pod may use an image that was pulled anonymously or with a credential of the node.
 	return recordedCredentials{NodePodsAccessible: true}
 }
 
-// merge returns the union of c and added. If both contain the same secret, the union has the hash in added. If c or added
-// permits every pod to use the image, the union does too, and contains no credentials.
+// merge returns the union of c and added. For a secret in both, it has the hash in added.
 func (c recordedCredentials) merge(added recordedCredentials) recordedCredentials {
+	// Every pod may use the image.
 	if c.NodePodsAccessible || added.NodePodsAccessible {
 		return recordedCredentials{NodePodsAccessible: true}
 	}
@@ -115,12 +114,11 @@ func encodeRecord(object any) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// decodeRecord decodes a record and checks its kind and version, which the function meta returns for the decoded object.
-// As in the kubelet, an unknown field is an error: a record that is only partly understood must not grant access to an
-// image.
+// decodeRecord decodes a record and checks its kind and version, which meta returns.
 func decodeRecord[T any](data []byte, kind string, meta func(*T) typeMeta) (T, error) {
 	var object, none T
 	dec := json.NewDecoder(bytes.NewReader(data))
+	// As in the kubelet: a record that is only partly understood must not grant access to an image.
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&object); err != nil {
 		return none, err

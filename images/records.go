@@ -82,26 +82,24 @@ func (s *recordStore) recordPullEnd(image string) error {
 	return removeFile(recordPath(s.intentDir, image))
 }
 
-// recordPullSuccess records that the image was pulled with the credentials in used, and then calls recordPullEnd. The
-// argument name is the image name without tag and digest. After an error the intent remains, so that the image does not
-// count as preloaded.
-func (s *recordStore) recordPullSuccess(image, name, id string, used recordedCredentials, now time.Time) error {
+// recordPullSuccess records the credentials of a successful pull, and then its end.
+func (s *recordStore) recordPullSuccess(image, repository, imageID string, used recordedCredentials, now time.Time) error {
 	if s == nil {
 		return nil
 	}
-	if err := s.addCredentials(name, id, used, now); err != nil {
+	if err := s.addCredentials(repository, imageID, used, now); err != nil {
+		// The intent remains, so that the image does not count as preloaded.
 		return err
 	}
 	return s.recordPullEnd(image)
 }
 
-// addCredentials adds credentials to the record of the image with this ID. The argument name is the image name without tag
-// and digest. If the record would not change, it is not written. An unreadable record is replaced.
-func (s *recordStore) addCredentials(name, id string, added recordedCredentials, now time.Time) error {
+// addCredentials adds credentials to the record of an image. It replaces an unreadable record.
+func (s *recordStore) addCredentials(repository, imageID string, added recordedCredentials, now time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()
-	record, found, err := s.readRecord(id)
-	before := record.CredentialMapping[name]
+	record, found, err := s.readRecord(imageID)
+	before := record.CredentialMapping[repository]
 	after := before.merge(added)
 	if err == nil && found && after.isEqual(before) {
 		return nil
@@ -110,12 +108,12 @@ func (s *recordStore) addCredentials(name, id string, added recordedCredentials,
 		record.CredentialMapping = make(map[string]recordedCredentials)
 	}
 	if !after.isEqual(recordedCredentials{}) {
-		record.CredentialMapping[name] = after
+		record.CredentialMapping[repository] = after
 	}
 	record.typeMeta = typeMeta{pulledRecordKind, recordVersion}
-	record.ImageRef = id
+	record.ImageRef = imageID
 	record.LastUpdatedTime = now.UTC().Truncate(time.Second)
-	return writeRecord(s.pulledDir, id, record)
+	return writeRecord(s.pulledDir, imageID, record)
 }
 
 // readRecord returns the record of the image with this ID, or found false if there is none.
@@ -146,20 +144,19 @@ func (s *recordStore) hasRecord(id string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// lookupCredentials returns the recorded credentials of an image, given by its full name, its name without tag and digest,
-// and its ID. It returns pulled true if an agent has pulled the image or has started to. It reads the intent before the
-// record: if a pull ends in between, its record is found.
-func (s *recordStore) lookupCredentials(image, name, id string) (credentials recordedCredentials, pulled bool, err error) {
+// lookupCredentials returns the recorded credentials of an image. pulled is true if an agent has at least started to pull
+// it.
+func (s *recordStore) lookupCredentials(image, repository, imageID string) (credentials recordedCredentials, pulled bool, err error) {
+	// The intent is read first: if a pull ends in between, its record is found.
 	begun, intentErr := s.isPullStarted(image)
-	r, found, err := s.readRecord(id)
+	r, found, err := s.readRecord(imageID)
 	if err != nil || found {
-		return r.CredentialMapping[name], found, err
+		return r.CredentialMapping[repository], found, err
 	}
 	return credentials, begun, intentErr
 }
 
-// isPullStarted reports whether a pull of the image has started and its end is not recorded. A pull that a previous agent
-// has not finished counts too.
+// isPullStarted reports whether this or a previous agent has started a pull of the image and not recorded its end.
 func (s *recordStore) isPullStarted(image string) (bool, error) {
 	path := recordPath(s.intentDir, image)
 	data, err := os.ReadFile(path)

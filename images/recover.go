@@ -13,10 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/reference"
 )
 
-// Recover completes the records of pulls that a previous agent has started but not finished. If such an image exists on
-// the node, Recover records that it was pulled with unknown credentials. A pod can then use the image only after a pull
-// with its own credentials. Call it once, before the first Ensure. The error reports unreadable records; Recover
-// completes the others even then.
+// Recover completes the records of pulls that a previous agent did not finish. Such an image counts as pulled with unknown
+// credentials: a pod can use it only after a pull with its own. Call Recover once, before the first Ensure. The error
+// reports unreadable records; all other records are completed.
 func (p *Puller) Recover(ctx context.Context) error {
 	if p.pullRecords == nil {
 		return nil
@@ -69,9 +68,8 @@ func (s *recordStore) recordUnknownCredentials(image, id string, now time.Time) 
 	return s.recordPullSuccess(image, ref.Short, id, recordedCredentials{}, now)
 }
 
-// Prune removes the records of images that no longer exist. The argument present must contain all images of the node, and
-// listed is the time before they were listed. Records that were written after that time are kept, because their images
-// may have been pulled since. Call it after images were removed.
+// Prune removes the records of images that no longer exist; call it after images were removed. present must contain all
+// images of the node, and listed is the time before they were listed. Records written after that time stay.
 func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	if p.pullRecords == nil {
 		return nil
@@ -83,8 +81,7 @@ func (p *Puller) Prune(present []cri.Image, listed time.Time) error {
 	return p.pullRecords.pruneRecords(ids, listed)
 }
 
-// pruneRecords removes the records of images whose IDs are not in present. It keeps records that were written after the
-// time listed, because their images may have been pulled since.
+// pruneRecords removes the records of images whose IDs are not in present.
 func (s *recordStore) pruneRecords(present map[string]bool, listed time.Time) error {
 	s.recordMu.Lock()
 	defer s.recordMu.Unlock()
@@ -94,6 +91,7 @@ func (s *recordStore) pruneRecords(present map[string]bool, listed time.Time) er
 			return err
 		}
 		// Times in records have no fractions of a second.
+		// An image may have been pulled since the images were listed.
 		if present[record.ImageRef] || !record.LastUpdatedTime.Before(listed.Truncate(time.Second)) {
 			return nil
 		}

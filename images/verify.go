@@ -79,10 +79,8 @@ func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreload
 // maxRecordedSecrets is the number of secrets in a record at which no further matching secret is added.
 const maxRecordedSecrets = 100
 
-// matchCredentials reports whether a pod with these credentials may use an image. A secret of the pod must have the same
-// content or the same name and UID as a recorded secret, or the service account of the pod must be recorded. If the
-// secret matches by only one of the two, the result learned contains it; the caller adds learned to the record. Source:
-// MustAttemptImagePull in pkg/kubelet/images/pullmanager/image_pull_manager.go.
+// matchCredentials reports whether a pod with these credentials may use an image. Source: MustAttemptImagePull in
+// pkg/kubelet/images/pullmanager/image_pull_manager.go.
 func matchCredentials(recorded recordedCredentials, credentials []credential.Credential) (allowed bool, learned recordedCredentials) {
 	canAdd := len(recorded.KubernetesSecrets) < maxRecordedSecrets
 	for _, c := range credentials {
@@ -97,6 +95,7 @@ func matchCredentials(recorded recordedCredentials, credentials []credential.Cre
 				continue
 			}
 			if canAdd && (!sameHash || !sameSecret) {
+				// The secret matches only by content or only by name and UID: the caller adds it to the record.
 				learned.KubernetesSecrets = []recordedSecret{shown}
 			}
 			return true, learned

@@ -14,9 +14,9 @@ const (
 	maxKeyName   = 63
 )
 
-// isAnnotationKey reports whether key is a valid annotation key: NAME or SUBDOMAIN/NAME, where SUBDOMAIN is a DNS
-// subdomain. Both parts may have upper case. Source: IsQualifiedName in k8s.io/apimachinery/pkg/util/validation, called
-// by validateServiceAccountAnnotationKeys in pkg/credentialprovider/plugin/config.go.
+// isAnnotationKey reports whether key is a valid annotation key: NAME or SUBDOMAIN/NAME. Source: IsQualifiedName in
+// k8s.io/apimachinery/pkg/util/validation, called by validateServiceAccountAnnotationKeys in
+// pkg/credentialprovider/plugin/config.go.
 func isAnnotationKey(key string) bool {
 	prefix, name, hasPrefix := strings.Cut(strings.ToLower(key), "/")
 	if !hasPrefix {

@@ -35,9 +35,7 @@ type cachedResponse struct {
 	sequence uint64 // value of putCount when it was stored
 }
 
-// get returns a cached response that has not expired, and otherwise ok false. It only considers responses that were
-// stored with this scope, which cacheScope returns. It prefers a response for the repository, then one for the registry,
-// then one for all repositories.
+// get returns a cached response of this scope that has not expired: for the repository, its registry, or all repositories.
 func (c *responseCache) get(scope, repository, registry string, now time.Time) (config Config, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,8 +47,7 @@ func (c *responseCache) get(scope, repository, registry string, now time.Time) (
 	return nil, false
 }
 
-// put caches the credentials in config for the given duration. It first removes expired responses, and if the cache is full,
-// also the oldest ones. It does not cache credentials that would need more than a quarter of the cache.
+// put caches the credentials for the given duration. If the cache is full, it first removes the oldest ones.
 func (c *responseCache) put(scope, key string, config Config, duration time.Duration, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -50,8 +50,7 @@ const (
 	cacheGlobally   = "Global"
 )
 
-// cacheKey returns the key under which the response is cached. Depending on the response this is the repository, its
-// registry, or the key for all repositories.
+// cacheKey returns the key under which the response is cached: the repository, its registry, or a key for all repositories.
 func (r *pluginResponse) cacheKey(repository, registry string) string {
 	switch r.CacheKeyType {
 	case cacheByRegistry:

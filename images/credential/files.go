@@ -43,9 +43,9 @@ func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Crede
 // maxFileSize is the maximum size of a configuration file in bytes.
 const maxFileSize = 1 << 20
 
-// readRegularFile returns the content of the file at path. It returns an error if the file is not regular or is larger than
-// maxFileSize. It does not block on a named pipe.
+// readRegularFile returns the content of a regular file of at most maxFileSize bytes.
 func readRegularFile(path string) ([]byte, error) {
+	// O_NONBLOCK: opening a named pipe must not block.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -65,8 +65,8 @@ func readRegularFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// readKeyring returns the credentials in the docker configuration at path. If the file is unusable, the keyring is nil. If
-// only some entries are invalid, it returns the keyring with the valid ones, and an error.
+// readKeyring returns the credentials in a docker configuration file. If some entries are invalid, it returns the valid ones
+// and an error.
 func readKeyring(path string) (*Keyring, error) {
 	data, err := readRegularFile(path)
 	if err != nil {

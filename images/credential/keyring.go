@@ -64,10 +64,8 @@ func (k *Keyring) addCredential(key string, added Credential) error {
 	return nil
 }
 
-// Lookup returns the credentials for a repository such as "docker.io/library/busybox", in the order to try them. Credentials
-// of a longer key precede those of its prefixes. For a repository on Docker Hub that no key matches, it returns the
-// credentials of the key "index.docker.io", which docker writes. A repository without a registry, such as "busybox", is on
-// Docker Hub.
+// Lookup returns the credentials for a repository such as "docker.io/library/busybox", in the order to try them: credentials
+// of a longer key precede those of its prefixes. A repository without a registry, such as "busybox", is on Docker Hub.
 func (k *Keyring) Lookup(repository string) []Credential {
 	target, registry, err := parseTarget(repository)
 	if err != nil {

@@ -38,17 +38,16 @@ func parsePattern(s string) (registryPattern, error) {
 	return registryPattern{labels: strings.Split(host, "."), port: port, pathPrefix: u.Path}, nil
 }
 
-// parseTarget parses the name of a repository, so that patterns can be matched with it. It also returns the registry of the
-// repository. A repository without a registry is on Docker Hub.
+// parseTarget parses the name of a repository for [registryPattern.matchesTarget]. It also returns the registry of the
+// repository.
 func parseTarget(repository string) (target registryPattern, registry string, err error) {
 	registry, rest := reference.Split(repository)
 	target, err = parsePattern(registry + "/" + rest)
 	return target, registry, err
 }
 
-// matchesTarget reports whether the pattern p matches a repository, the target. The ports must be equal, each label of the
-// host must match, and the path must begin with pathPrefix. The path need not end at a slash: "r.io/team" also matches
-// "r.io/teams".
+// matchesTarget reports whether the pattern p matches a repository: equal port, matching host labels, and p's path as a
+// prefix.
 func (p registryPattern) matchesTarget(target registryPattern) bool {
 	if p.port != target.port || len(p.labels) != len(target.labels) || !strings.HasPrefix(target.pathPrefix, p.pathPrefix) {
 		return false

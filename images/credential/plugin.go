@@ -32,9 +32,8 @@ type tokenIdentity struct {
 	token       string
 }
 
-// readCredentials returns the plugin's credentials for the repository. It uses a cached response, or runs the plugin;
-// concurrent calls for the same credentials share one run. The origin is the node or the service account for which the
-// plugin ran. If the plugin is not configured for the repository or the pod, there are no credentials.
+// readCredentials returns the plugin's credentials for the repository, from the cache or from a run that concurrent calls
+// share. origin is the node or a service account.
 func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod) (credentials Config, origin Source, err error) {
 	target, registry, err := parseTarget(repository)
 	if err != nil || !slices.ContainsFunc(p.matchPatterns, func(m registryPattern) bool { return m.matchesTarget(target) }) {
@@ -71,8 +70,8 @@ func (p *plugin) readCredentials(ctx context.Context, repository string, pod Pod
 	return config, source, nil
 }
 
-// readIdentity returns the service account data that the plugin is configured to receive, including a token. If the plugin
-// must not run for this pod, shouldRun is false. An example is a service account without a required annotation.
+// readIdentity returns the service account data that the plugin is configured to receive, including a token. shouldRun is
+// false if the plugin must not run for this pod.
 func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdentity, shouldRun bool, err error) {
 	a := p.spec.TokenAttributes
 	if a == nil {
@@ -110,8 +109,8 @@ func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdent
 	return identity, true, nil
 }
 
-// cacheScope returns the part of a cache key that limits which pods may use a cached response. Depending on the plugin
-// configuration, these are all pods, the pods of one service account, or the pods with the same token.
+// cacheScope returns the part of the cache key for the pods that may share a response: all, or equal service account or
+// token.
 func (p *plugin) cacheScope(identity tokenIdentity) string {
 	if identity.object == (Object{}) {
 		return ""
@@ -124,12 +123,11 @@ func (p *plugin) cacheScope(identity tokenIdentity) string {
 	return string(scope)
 }
 
-// convertResponse returns the credentials in the response of a plugin. It returns an error if a password is the service
-// account's token, unless the configured cacheType is Token. Otherwise the token would stay in the cache after it has
-// expired.
+// convertResponse returns the credentials in the response of a plugin.
 func (p *plugin) convertResponse(response pluginResponse, identity tokenIdentity) (Config, error) {
 	config := make(Config, len(response.Auth))
 	for key, auth := range response.Auth {
+		// Otherwise the token would stay in the cache after it has expired.
 		if identity.token != "" && auth.Password == identity.token && p.spec.TokenAttributes.CacheType != CacheToken {
 			return nil, errors.New("the answer's password is the token: cacheType must be Token for that")
 		}

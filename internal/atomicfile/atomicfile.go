@@ -20,14 +20,14 @@ import (
 // regardless of the umask. After an error the file has its old content, or the new content if only the sync of its directory
 // failed.
 //
-// If path exists and is not a regular file, for example a symbolic link, WriteFile returns an error. A writer that is killed
-// leaves a temporary file, which [Clean] removes.
+// If path is not a regular file, for example a symbolic link, WriteFile returns an error. A writer that is killed leaves a
+// temporary file, which [Clean] removes.
 func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	return wrapError(path, replaceFile(path, data, perm, true))
 }
 
-// Replace replaces the content of the file at path like [WriteFile], but does not wait for the disk, which makes it a hundred
-// times cheaper. After a kill of this process the file has the old or the new content. After a power failure it may have the old
+// Replace replaces the content of a file like [WriteFile], but does not wait for the disk, which makes it a hundred times
+// cheaper. After a kill of this process the file has the old or the new content. After a power failure it may have the old
 // content, be empty or be missing.
 func Replace(path string, data []byte, perm fs.FileMode) error {
 	return wrapError(path, replaceFile(path, data, perm, false))
@@ -67,8 +67,8 @@ func replaceFile(path string, data []byte, perm fs.FileMode, durable bool) error
 // suffix is the extension of temporary files.
 const suffix = ".tmp"
 
-// writeTemp writes data to the temporary file f. It sets the mode of the file to perm only after that, so that an incomplete
-// file stays private. If durable is true, it waits until the data is on disk.
+// writeTemp writes data to a temporary file, and to the disk if durable is true. The file stays private until it is
+// complete.
 func writeTemp(f *os.File, data []byte, perm fs.FileMode, durable bool) error {
 	if _, err := f.Write(data); err != nil {
 		return err

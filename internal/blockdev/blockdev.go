@@ -67,8 +67,7 @@ const (
 	maxText   = 1 << 10
 )
 
-// runProgram runs the program called name with args. It returns the standard output and standard error as one text, and the
-// exit code. It returns an error only if the program was not started, or did not exit by itself.
+// runProgram runs a program. It returns its output and exit code; err is nil even if the code is not zero.
 func runProgram(ctx context.Context, name string, args ...string) (output string, code int, err error) {
 	out := &plugincmd.Output{Max: maxOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -81,8 +80,7 @@ func runProgram(ctx context.Context, name string, args ...string) (output string
 	return output, 0, err
 }
 
-// exitError returns the error for a run of the program called name on device that ended with the exit code code. The error
-// contains the end of output.
+// exitError returns the error for a program that exited with code, with the end of its output.
 func exitError(name, device, output string, code int) error {
 	if len(output) > maxText {
 		output = "…" + output[len(output)-maxText:]

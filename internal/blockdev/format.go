@@ -17,8 +17,8 @@ const partitions = "unknown data, probably partitions"
 // blkidNothingFound is the exit code of blkid for an empty device.
 const blkidNothingFound = 2
 
-// Probe returns the content type of device as blkid detects it: a file system type such as "ext4", or "" for an empty
-// device. For a device with a partition table it returns a text that is no file system type.
+// Probe returns the type of the file system on device, such as "ext4", as blkid detects it, or "" for an empty device. For a
+// device with a partition table it returns a text that is no file system type.
 func Probe(ctx context.Context, device string) (format string, err error) {
 	if is, err := IsDevice(device); err != nil || !is { // blkid has one exit code for an empty device and for another file
 		return "", errors.Join(err, fmt.Errorf("%s is not a block device", device))
@@ -46,15 +46,15 @@ func Probe(ctx context.Context, device string) (format string, err error) {
 	return format, nil
 }
 
-// isType reports whether name can be a file system type: it consists of lower-case letters and digits. Format makes it a
-// part of the program name mkfs.NAME.
+// isType reports whether name has only lower-case letters and digits, as a file system type.
 func isType(name string) bool {
+	// Format makes it a part of the program name mkfs.NAME.
 	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Format creates a file system of type fstype on an empty device. On a device with content it runs fsck -a, which repairs
-// the file system, and never replaces the content. If that file system has another type than fstype, the later mount fails.
-// With readOnly, Format writes nothing, and an empty device is an error.
+// Format creates a file system of type fstype on an empty device. It never replaces content: on a device with content it
+// repairs the file system with fsck -a, even one of another type. With readOnly, Format writes nothing, and an empty device
+// is an error.
 func Format(ctx context.Context, device, fstype string, readOnly bool) error {
 	if !isType(fstype) {
 		return fmt.Errorf("%.64q is not a file system type", fstype)

@@ -67,8 +67,7 @@ func attachLoop(ctx context.Context, path string) error {
 	return errors.New("other programs take all free loop devices")
 }
 
-// configureLoop attaches the loop device at the path loop to the open block device, whose own path is path. The kernel
-// stores path only as information for users.
+// configureLoop attaches the loop device at the path loop to the open block device.
 func configureLoop(loop string, device *os.File, path string) error {
 	f, err := os.OpenFile(loop, os.O_RDWR, 0)
 	if err != nil {
@@ -76,6 +75,7 @@ func configureLoop(loop string, device *os.File, path string) error {
 	}
 	defer f.Close()
 	config := &unix.LoopConfig{Fd: uint32(device.Fd())}
+	// The kernel stores this path only as information for users.
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], path)
 	err = unix.IoctlLoopConfigure(int(f.Fd()), config)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTTY) { // before Linux 5.8
@@ -111,8 +111,7 @@ func detachLoop(ctx context.Context, path string) error {
 	return fmt.Errorf("%s still has a loop device", path)
 }
 
-// findLoop returns the path of the loop device that is attached to the block device at path. It returns "" if no loop device is
-// attached.
+// findLoop returns the path of the loop device that is attached to the block device at path, or "".
 func findLoop(path string) (string, error) {
 	target, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {

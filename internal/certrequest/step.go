@@ -38,8 +38,8 @@ func RetryDelay(failures int, random float64) time.Duration {
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
 }
 
-// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. The caller passes a random
-// number in [0,1), which selects the time, so that the nodes of a cluster do not request certificates all at once.
+// RotationDeadline returns when a certificate must be replaced: after 70 to 90 % of its lifetime. random, a random number in
+// [0,1), spreads the requests of the nodes of a cluster.
 func RotationDeadline(notBefore, notAfter time.Time, random float64) time.Time {
 	total := notAfter.Sub(notBefore)
 	return notBefore.Add(total + time.Duration(random*0.2*float64(total)) - time.Duration(float64(total)*0.3))
@@ -102,8 +102,7 @@ func Step(state State, now time.Time) Action {
 	return Action{Verb: Request, Reason: reason}
 }
 
-// stepPending decides whether to cancel the pending request. It cancels a request that was not answered within [Timeout]. It
-// also cancels a request with outdated names, unless the current certificate has the new names.
+// stepPending cancels a pending request that is not answered within [Timeout] or has outdated names.
 func (s *State) stepPending(now time.Time) Action {
 	switch end := s.Pending.Since.Add(Timeout); {
 	case !now.Before(end):
@@ -115,8 +114,7 @@ func (s *State) stepPending(now time.Time) Action {
 	}
 }
 
-// mismatch returns a text for the log with the first required name that the current certificate does not have. It returns ""
-// if the certificate has all names.
+// mismatch returns the first required name that the current certificate does not have, as a text, or "".
 func (s *State) mismatch() string {
 	if s.Leaf == nil {
 		return "there is no certificate"

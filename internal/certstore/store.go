@@ -80,8 +80,7 @@ func (s *Store) updatedPath() string { return s.filePath("-updated.pem") }
 
 func (s *Store) filePath(end string) string { return filepath.Join(s.opts.Dir, s.opts.Prefix+end) }
 
-// finishUpdate completes an update whose process was killed. If the updated link exists and the current certificate file
-// does not, it renames the updated link to the current link.
+// finishUpdate completes an update whose process was killed before it renamed the updated link to the current link.
 func (s *Store) finishUpdate() error {
 	if there, err := allExist(s.CurrentPath()); err != nil || there {
 		return err
@@ -92,18 +91,18 @@ func (s *Store) finishUpdate() error {
 	return s.runStep("recover", func() error { return os.Rename(s.updatedPath(), s.CurrentPath()) })
 }
 
-// runStep calls operate, which changes one file. Before that it calls the test hook s.beforeStep, if any, so that a test can
-// simulate a crash at this operation.
+// runStep calls operate, which changes one file.
 func (s *Store) runStep(operation string, operate func() error) error {
 	if s.beforeStep != nil {
+		// A test simulates a crash here.
 		s.beforeStep(operation)
 	}
 	return operate()
 }
 
-// Current reads the current certificate, and sets its Leaf. It reads the first of these that exists: the certificate that
-// was stored last, Options.CertFile with Options.KeyFile, and PREFIX.crt with PREFIX.key in Options.Dir. If none exists,
-// the error wraps [ErrNoCertificate]. If the files are unusable, the error names them.
+// Current reads the current certificate and sets its Leaf: the certificate stored last, otherwise Options.CertFile with
+// Options.KeyFile, otherwise PREFIX.crt with PREFIX.key in Options.Dir. If none exists, the error wraps [ErrNoCertificate].
+// The error names unusable files.
 func (s *Store) Current() (*tls.Certificate, error) {
 	for _, files := range [][2]string{
 		{s.CurrentPath(), s.CurrentPath()}, {s.opts.CertFile, s.opts.KeyFile}, {s.filePath(".crt"), s.filePath(".key")},
@@ -173,13 +172,13 @@ func (s *Store) replaceCurrent(data []byte) (*tls.Certificate, error) {
 	return loaded, s.runStep("sync directory", func() error { return atomicfile.SyncDir(s.opts.Dir) })
 }
 
-// writeFile writes data to a new certificate file, whose name contains the time now, and returns its path. It never
-// overwrites a file, because an existing file may be current.
+// writeFile writes data to a new certificate file, whose name contains the time now, and returns its path.
 func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	var f *os.File
 	err = s.runStep("create", func() (err error) {
 		for _, more := range []string{"", "-1", "-2", "-3", "-4", "-5"} {
 			path = s.filePath("-" + now.Format("2006-01-02-15-04-05") + more + ".pem")
+			// O_EXCL: an existing file may be current.
 			if f, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); !errors.Is(err, fs.ErrExist) {
 				return err
 			}
@@ -203,8 +202,7 @@ func (s *Store) writeFile(data []byte, now time.Time) (path string, err error) {
 	return path, nil
 }
 
-// joinPEM returns the content of a certificate file: the certificates in cert, leaf first, and the private key. It returns
-// an error if the key does not match the leaf.
+// joinPEM returns the content of a certificate file: the certificates, leaf first, and the matching private key.
 func joinPEM(cert, key []byte) ([]byte, error) {
 	chain, err := ParseChain(cert)
 	if err != nil {
@@ -270,8 +268,7 @@ func allExist(paths ...string) (bool, error) {
 	return true, nil
 }
 
-// isLink reports whether path is a symbolic link. It returns false without an error if no file exists at path. A file that
-// is not a symbolic link is an error.
+// isLink reports whether path is a symbolic link. Another kind of file is an error, a missing one is not.
 func isLink(path string) (bool, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

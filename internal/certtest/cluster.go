@@ -211,8 +211,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// authenticate returns the user of a request. It returns an empty user if the credentials are missing or invalid. serial is
-// the serial number of the client certificate; it is empty if the client used a bootstrap token.
+// authenticate returns the user of a request, empty without valid credentials, and the serial number of its client
+// certificate.
 func (c *Cluster) authenticate(r *http.Request) (user, serial string) {
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
 		leaf := r.TLS.PeerCertificates[0]

@@ -51,8 +51,7 @@ func waitForTestEnd(dir string) {
 	}
 }
 
-// runScript acts as the plugin in one call: it reads the CNI call from the environment and standard input, and prints the
-// scripted answer. It returns the exit code for the process.
+// runScript acts as the plugin in one CNI call: it prints the scripted answer and returns the exit code.
 func runScript(dir, plugin string) (exit int, err error) {
 	call := Call{
 		Plugin: plugin, Command: os.Getenv("CNI_COMMAND"), ContainerID: os.Getenv("CNI_CONTAINERID"), Netns: os.Getenv("CNI_NETNS"),
@@ -87,9 +86,7 @@ func runScript(dir, plugin string) (exit int, err error) {
 	return answer.Exit, nil
 }
 
-// recordCall appends call to the file of calls in dir, and returns the scripted answer for it. The answer depends on how
-// many earlier calls had the same plugin and command. If the answer has a child process, recordCall starts it first, so that
-// the record contains its PID.
+// recordCall appends a call to the file of calls in dir, and returns the scripted answer for it.
 func recordCall(dir string, call *Call) (answer Answer, err error) {
 	f, err := os.OpenFile(filepath.Join(dir, callsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -111,6 +108,7 @@ func recordCall(dir string, call *Call) (answer Answer, err error) {
 	if err != nil {
 		return answer, err
 	}
+	// The answer depends on the number of earlier calls with the same plugin and command.
 	count := 0
 	for _, c := range before {
 		if c.String() == call.String() {
@@ -120,6 +118,7 @@ func recordCall(dir string, call *Call) (answer Answer, err error) {
 	if answers := s[call.String()]; len(answers) > 0 {
 		answer = answers[min(count, len(answers)-1)]
 	}
+	// The record contains the PID of the child process.
 	if answer.Child != NoChild {
 		if call.Child, err = startChild(answer.Child); err != nil {
 			return answer, err
@@ -144,8 +143,7 @@ func startChild(kind Child) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// defaultOutput returns the output of a plugin that has no script. For ADD it is the previous result. If there is none, it
-// is a result with an address that depends on the container ID and the interface.
+// defaultOutput returns the output of a plugin without script: for ADD the previous result, or one with a generated address.
 func defaultOutput(call Call) []byte {
 	switch call.Command {
 	case "VERSION":
@@ -165,8 +163,7 @@ func defaultOutput(call Call) []byte {
 		version, call.Interface, call.Netns, versionField(version), sum[0], sum[1], sum[2])
 }
 
-// versionField returns the JSON field "version" of an IP address in a CNI result. It returns "" for CNI version 1.0.0 and
-// later, which do not have this field.
+// versionField returns the JSON field "version" of an IP address in a CNI result, or "" since CNI version 1.0.0.
 func versionField(version string) string {
 	if version < `"1` {
 		return `"version":"4",`

@@ -89,9 +89,8 @@ func (p *Plugins) Uninstall(name string) {
 	}
 }
 
-// Script sets the answers of plugin to calls with one CNI command, such as "ADD". The first call gets the first answer, the
-// second call gets the second, and all calls after the last answer get that one. Without answers, the plugin succeeds with a
-// default result.
+// Script sets the answers of plugin to its calls with a CNI command, such as "ADD": one per call, and the last one for all
+// further calls. Without answers, the plugin succeeds with a default result.
 func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.t.Helper()
 	s, err := readScript(p.Dir)

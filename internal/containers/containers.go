@@ -87,9 +87,8 @@ func IsInit(pod *corev1.PodSpec, container *corev1.Container) bool {
 	return found.Container != nil && found.Kind == Init
 }
 
-// IsSidecar reports whether init, an init container, is a sidecar: it continues to run beside the regular containers
-// (KEP-753). It must not be called for a regular container, because that may have the same restart policy without being a
-// sidecar.
+// IsSidecar reports whether an init container is a sidecar: it continues to run beside the regular containers (KEP-753). Do
+// not call it for a regular container, which may have the same restart policy.
 func IsSidecar(init *corev1.Container) bool {
 	return init.RestartPolicy != nil && *init.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -103,8 +103,7 @@ func (a *Access) newBase() string {
 	return filepath.Join(a.dir, fmt.Sprintf("client%d", a.files))
 }
 
-// writeConfig writes a kubeconfig for the server at this URL, with a new certificate for this user and these groups. base is
-// the start of all file paths.
+// writeConfig writes a kubeconfig for the server at url with a new certificate for the user. All file paths start with base.
 func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	issued, err := a.ca.clientPair(user, groups...)
 	if err != nil {
@@ -113,8 +112,7 @@ func (a *Access) writeConfig(base, url, user string, groups ...string) error {
 	return a.writePair(base, url, issued)
 }
 
-// writePair writes a client certificate with its key, and a kubeconfig that uses them for the server at this URL. base is
-// the start of all file paths.
+// writePair writes a client certificate, its key and a kubeconfig for the server at url. All file paths start with base.
 func (a *Access) writePair(base, url string, issued keyPair) error {
 	files := map[string][]byte{
 		base + "-ca.crt": a.ca.pem, base + ".crt": issued.cert, base + ".key": issued.key,

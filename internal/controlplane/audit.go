@@ -76,11 +76,11 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// parseAudit returns the requests in an audit log that the API server received at the time since or later. text is the
-// content of the log. An incomplete last line is ignored.
+// parseAudit returns the requests in an audit log that the API server received since the given time.
 func parseAudit(text []byte, since time.Time) ([]Request, error) {
 	var requests []Request
 	for line := range bytes.Lines(text) {
+		// The last line is incomplete.
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			break
 		}

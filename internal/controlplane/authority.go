@@ -127,9 +127,8 @@ func (a *authority) issuePair(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// signCertificate signs a certificate for the key public, and returns it as DER. It first sets the serial number and the
-// validity in template. parent is the certificate of the authority that signs, and key is its private key.
-func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) ([]byte, error) {
+// signCertificate signs a certificate for the key public and returns it as DER. parent is the certificate of the authority.
+func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey, parentKey crypto.Signer) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, err
@@ -139,7 +138,7 @@ func signCertificate(template, parent *x509.Certificate, public crypto.PublicKey
 		template.NotAfter = now.Add(certificateValidity)
 	}
 	template.SerialNumber, template.NotBefore = serial, now.Add(-2*time.Hour)
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, public, parentKey)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate of %q: %w", template.Subject.CommonName, err)
 	}

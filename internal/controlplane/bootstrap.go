@@ -17,8 +17,7 @@ import (
 const bootstrappersGroup = "system:bootstrappers"
 
 // AllowBootstrap creates the role bindings that kubeadm creates for bootstrap tokens. A client with a bootstrap token may
-// then request a client certificate for a node. The controller manager approves such requests, and also the requests of
-// nodes to renew their certificates.
+// then request a client certificate for a node. The controller manager approves such requests and renewals.
 func (a *Access) AllowBootstrap(ctx context.Context) error {
 	for _, b := range []struct{ role, group string }{
 		{"system:node-bootstrapper", bootstrappersGroup},

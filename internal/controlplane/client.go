@@ -53,10 +53,9 @@ func newClient(url string, config *tls.Config, token string) *Client {
 	return &Client{url: url, token: token, http: &http.Client{Transport: transport, Timeout: callTimeout}}
 }
 
-// Do sends one request. A body of type []byte is sent unchanged, and any other body as JSON; nil means no body. The
-// response is decoded from JSON into out. If out is a *[]byte, it gets the response unchanged. If out is nil, the
-// response is ignored. A PATCH request is a JSON merge patch. If the server returns an error code, the error wraps a
-// [*StatusError].
+// Do sends one request. A body of type []byte is sent unchanged, any other as JSON, nil without a body; a PATCH is a JSON
+// merge patch. The response is decoded from JSON into out, copied unchanged if out is a *[]byte, and ignored if out is nil.
+// For an error code of the server, the error wraps a [*StatusError].
 func (c *Client) Do(ctx context.Context, method, path string, body, out any) error {
 	payload, err := encodeBody(body)
 	if err != nil {

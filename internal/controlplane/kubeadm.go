@@ -38,8 +38,8 @@ func kubeadmPhases() [][]string {
 }
 
 // PrepareKubeadm writes the manifests of a control plane whose components are static pods of the node. advertise is an
-// address of the host; kubeadm rejects a loopback address. PrepareKubeadm skips the test if kubeadm is not built, or if
-// the test does not run as root, which kubeadm needs for its flag --rootfs.
+// address of the host, not a loopback address. The test is skipped if kubeadm is not built, or if it does not run as root,
+// which kubeadm needs for its flag --rootfs.
 func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {

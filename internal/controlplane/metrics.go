@@ -21,9 +21,8 @@ const (
 	rbacPath    = "/apis/" + rbac + "/v1"
 )
 
-// writeFrontProxy creates the client certificate with which the API server forwards requests to extension servers, such as a
-// metrics-server. It also creates the authority that signs this certificate. It returns the flags of the API server for
-// both.
+// writeFrontProxy creates the client certificate of the API server for extension servers, such as a metrics-server, and
+// returns its flags.
 func (p *Plane) writeFrontProxy() (flags []string, err error) {
 	const user = "front-proxy-client"
 	authority, err := newAuthority("front-proxy-ca")
@@ -50,9 +49,9 @@ func (p *Plane) writeFrontProxy() (flags []string, err error) {
 	), err
 }
 
-// StartMetricsServer runs a metrics-server and registers its API. The metrics-server queries all nodes every ten seconds;
-// metrics of containers are available after two queries. It connects only to nodes whose serving certificate is signed by
-// the cluster's certificate authority. Call StartMetricsServer once; [Plane.Close] stops the metrics-server.
+// StartMetricsServer runs a metrics-server and registers its API. It queries all nodes every ten seconds; container metrics
+// are available after two queries. It only connects to nodes with a serving certificate of the cluster's authority. Call
+// StartMetricsServer once; [Plane.Close] stops the metrics-server.
 func (p *Plane) StartMetricsServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
@@ -92,8 +91,7 @@ type apiObject struct {
 	object map[string]any
 }
 
-// metricsObjects returns the API objects for a metrics-server on this port of the loopback interface: its API registration
-// and its roles. Its service has the type ExternalName, because an endpoint must not have a loopback address.
+// metricsObjects returns the API registration and the roles of a metrics-server on this port of the loopback interface.
 func (p *Plane) metricsObjects(port int) []apiObject {
 	const namespace = "kube-system"
 	named := func(name string) map[string]any { return map[string]any{"name": name} }
@@ -112,6 +110,7 @@ func (p *Plane) metricsObjects(port int) []apiObject {
 		}},
 		{"/api/v1/namespaces/" + namespace + "/services", map[string]any{
 			"apiVersion": "v1", "kind": "Service", "metadata": named(MetricsServer),
+			// An endpoint must not have a loopback address.
 			"spec": map[string]any{"type": "ExternalName", "externalName": "localhost"},
 		}},
 		{"/apis/apiregistration.k8s.io/v1/apiservices", map[string]any{

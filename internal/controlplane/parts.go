@@ -116,21 +116,20 @@ func (p *Plane) writeCredentials() (c credentials, err error) {
 	return c, err
 }
 
-// newEtcd returns the etcd of the control plane. clients and peers are its URLs for clients and for other members. Its data
-// is in the directory of p and is not synced to disk.
-func (p *Plane) newEtcd(clients, peers string) *program {
+// newEtcd returns the etcd of the control plane with its URLs for clients and for other members.
+func (p *Plane) newEtcd(clientURL, peerURL string) *program {
 	return p.newProgram(Etcd, buildFlags(
 		"name", "default", "data-dir", filepath.Join(p.dir, "etcd"), "unsafe-no-fsync", "true", "log-level", "warn",
-		"listen-client-urls", clients, "advertise-client-urls", clients,
-		"listen-peer-urls", peers, "initial-advertise-peer-urls", peers, "initial-cluster", "default="+peers,
+		"listen-client-urls", clientURL, "advertise-client-urls", clientURL,
+		"listen-peer-urls", peerURL, "initial-advertise-peer-urls", peerURL, "initial-cluster", "default="+peerURL,
 	))
 }
 
-// newAPIServer returns the API server. It has the flags that kubeadm sets, as far as one machine needs them. etcd is the
-// URL of etcd. The service kubernetes has no endpoint, because an endpoint must not have a loopback address.
-func (p *Plane) newAPIServer(port int, etcd string, files credentials) *program {
+// newAPIServer returns the API server with the flags that kubeadm sets, as far as one machine needs them.
+func (p *Plane) newAPIServer(port int, etcdURL string, files credentials) *program {
 	return p.newProgram(APIServer, buildFlags(
-		"etcd-servers", etcd, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",
+		// The service kubernetes has no endpoint, because an endpoint must not have a loopback address.
+		"etcd-servers", etcdURL, "bind-address", "127.0.0.1", "advertise-address", "127.0.0.1", "endpoint-reconciler-type", "none",
 		"secure-port", strconv.Itoa(port), "tls-cert-file", files.tlsCert, "tls-private-key-file", files.tlsKey, "client-ca-file", files.caCert,
 		"authorization-mode", "Node,RBAC", "enable-admission-plugins", "NodeRestriction", "allow-privileged", "true",
 		"enable-bootstrap-token-auth", "true", "service-cluster-ip-range", serviceRange,

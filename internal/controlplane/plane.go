@@ -121,11 +121,12 @@ func (p *Plane) startPart(ctx context.Context, part *program) error {
 	return part.awaitReady(ctx)
 }
 
-// awaitNamespaces waits until the API server has created its namespaces. If accounts is true, it also waits for the default
-// service account and its root CA config map, because pods need them. The controller manager creates these two.
+// awaitNamespaces waits for the default namespaces and, if accounts is true, for the service account and config map that
+// pods need.
 func (p *Plane) awaitNamespaces(ctx context.Context, accounts bool) error {
 	paths := []string{"/api/v1/namespaces/default", "/api/v1/namespaces/kube-system"}
 	if accounts {
+		// The controller manager creates both.
 		paths = append(paths, "/api/v1/namespaces/default/serviceaccounts/default", "/api/v1/namespaces/default/configmaps/kube-root-ca.crt")
 	}
 	for _, path := range paths {
@@ -206,8 +207,7 @@ func (p *Plane) findPart(name string) (*program, error) {
 // LogPath returns the path of the log file of a component.
 func (p *Plane) LogPath(name string) string { return filepath.Join(p.dir, name+".log") }
 
-// newHealthCheck returns a function that returns nil if a component is healthy. The function requests path from the server
-// at this port of the loopback interface.
+// newHealthCheck returns a function that checks a component by requesting path from this port of the loopback interface.
 func (p *Plane) newHealthCheck(scheme string, port int, path string) func(context.Context) error {
 	client := newClient(loopbackURL(scheme, port), &tls.Config{RootCAs: p.RootPool()}, "")
 	return func(ctx context.Context) error {

@@ -32,8 +32,7 @@ type program struct {
 	exited  chan struct{} // closed when the process has exited
 }
 
-// start starts the process in a goroutine with its own operating system thread. The kernel kills the process when this
-// thread exits, so that the process does not remain if the test crashes.
+// start starts the process, which the kernel kills if the test crashes.
 func (p *program) start() error {
 	log, err := os.OpenFile(p.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -43,6 +42,7 @@ func (p *program) start() error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.dir, log, log, killWithParent()
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
+		// The kernel kills the process when the thread exits that started it.
 		runtime.LockOSThread()
 		defer close(ended)
 		defer log.Close()

@@ -35,8 +35,8 @@ const (
 	etcdTag    = "3.7.0-0"
 )
 
-// Images returns the name of the container image of each program. The archive of an image is the file in .lab/images with
-// the name of the program; it is written by make cluster-tools. Only the image of kubectl has a shell.
+// Images returns the name of the container image of each program. The archive .lab/images/PROGRAM is written by make
+// cluster-tools. Only the image of kubectl has a shell.
 func Images() map[string]string {
 	images := map[string]string{Etcd: repository + "/" + Etcd + ":" + etcdTag}
 	for _, name := range []string{APIServer, ControllerManager, Scheduler, Kubectl} {

@@ -41,10 +41,9 @@ type planeRecord struct {
 	PIDs map[string]int `json:"own"` // process IDs of the components, by name
 }
 
-// Serve runs a control plane until ctx ends or a component exits, which is an error. Other processes connect to it by
-// calling [Open]. The audit log and bootstrap tokens are enabled. All files are in dir, which must have no other use.
-// Serve first deletes the files of a previous call, and leaves its own files there for the next call. It returns an error
-// if another process serves in dir.
+// Serve runs a control plane, to which other processes connect with [Open], until ctx ends or a component exits, which is an
+// error. The audit log and bootstrap tokens are enabled. dir is only for Serve, which deletes the files of a previous call
+// first. It returns an error if another process serves in dir.
 func Serve(ctx context.Context, bin, dir string, opts Options) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

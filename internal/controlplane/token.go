@@ -20,8 +20,8 @@ import (
 // tokenKeyName is the file of the key for service account tokens, in the directory of a plane.
 const tokenKeyName = "sa.key"
 
-// ServiceAccountToken returns a token of a service account, signed with the key of the API server. uid is the UID of the
-// ServiceAccount object. Unlike a token from the API server, it may expire in less than ten minutes, or be expired already.
+// ServiceAccountToken returns a token signed with the key of the API server. uid is the UID of the ServiceAccount object.
+// Unlike a token from the API server, it may expire in less than ten minutes, or be expired already.
 func (p *Plane) ServiceAccountToken(namespace, name, uid string, expires time.Time) (string, error) {
 	path := filepath.Join(p.dir, tokenKeyName)
 	text, err := os.ReadFile(path)

@@ -20,7 +20,7 @@ type Event struct {
 }
 
 // Watch calls handle for each existing object at path, such as /api/v1/pods, and then for each change. It returns nil when
-// ctx ends. It returns an error if handle returns one, or if the connection breaks, which may happen at any time.
+// ctx ends, and an error if handle fails or the connection breaks, which may happen at any time.
 func (c *Client) Watch(ctx context.Context, path string, handle func(Event) error) error {
 	separator := "?"
 	if strings.Contains(path, "?") {

@@ -76,8 +76,8 @@ func New() *Correlator {
 	return &Correlator{recorded: newLRU[sentEvent](Remembered), groups: newLRU[*group](Remembered), objects: newLRU[*bucket](Remembered)}
 }
 
-// Correlate counts an event, and combines it with similar events. The result has the event to send, with a patch if an equal
-// event was sent before, or Skip if no event must be sent. Correlate does not change its argument.
+// Correlate counts an event, without changing it, and combines it with similar events. The result has the event to send,
+// with a patch if an equal event was sent before, or Skip if no event must be sent.
 func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	event, id := c.groupEvent(recorded, now)
 	out := *event
@@ -93,8 +93,7 @@ func (c *Correlator) Correlate(recorded *corev1.Event, now time.Time) Result {
 	return Result{Event: &out, Patch: patch}
 }
 
-// groupEvent returns the event to send, and the key under which it is counted. This event is event itself, unless there were
-// too many similar events with different messages. Then it is an event that stands for all of them.
+// groupEvent returns the event to send, and the key under which it is counted.
 func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Event, key) {
 	id := hashKey(kindGroup, sourceAndObject(event), []string{event.Type, event.Reason, event.ReportingController, event.ReportingInstance})
 	g, ok := c.groups.getValue(id)
@@ -105,6 +104,7 @@ func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Eve
 	g.last = now
 	if message := hashKey(kindMessage, []string{event.Message}); !slices.Contains(g.messages, message) {
 		if len(g.messages) == SimilarMessages-1 {
+			// It stands for all similar events with different messages.
 			return combinedEvent(event, now), id
 		}
 		g.messages = append(g.messages, message)
@@ -123,8 +123,7 @@ func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	}
 }
 
-// objectBucket returns the token bucket that limits the events about the object of event, and creates it if necessary.
-// Events of different types or sources have different buckets.
+// objectBucket returns the token bucket that limits events of this type and source about one object.
 func (c *Correlator) objectBucket(event *corev1.Event) *bucket {
 	id := hashKey(kindObject, sourceAndObject(event), []string{event.Type})
 	b, ok := c.objects.getValue(id)

@@ -52,8 +52,8 @@ func (l Limit) withDefaults() Limit {
 	return l
 }
 
-// Check runs f, and fails the test if f exceeds limit. A busy machine can make a run more expensive, so f gets up to three
-// runs. The lowest number of bytes and the lowest time of these runs count. f must do the same work in each run.
+// Check runs f, and fails the test if f exceeds limit. On a busy machine f gets up to three runs, of which the lowest bytes
+// and the lowest time count. f must do the same work in each run.
 func Check(t testing.TB, limit Limit, f func()) {
 	t.Helper()
 	if err := checkCost(limit.withDefaults(), f); err != nil {
@@ -77,13 +77,13 @@ func checkCost(limit Limit, f func()) error {
 	return nil
 }
 
-// measureCost runs f once, and returns the bytes that it allocated and the time that it took. This is its CPU time, but
-// at least a quarter of the elapsed time, so that waiting counts too, and at most the elapsed time.
+// measureCost runs f once, and returns the bytes that it allocated and its CPU time.
 func measureCost(f func()) Limit {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start, cpu := time.Now(), cpuTime()
 	f()
+	// A quarter of the elapsed time is the minimum, so that waiting counts too.
 	took := min(time.Since(start), max(cpuTime()-cpu, time.Since(start)/4))
 	runtime.ReadMemStats(&after)
 	return Limit{Bytes: after.TotalAlloc - before.TotalAlloc, Time: took}

@@ -11,9 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// EncodeEvent converts an event to a CRI message. The message contains only one sandbox of the pod: the sandbox of the event
-// or, if the event has none, the first. For a pod without sandboxes it contains a sandbox with the name and UID of the pod
-// but without an ID.
+// EncodeEvent converts an event to a CRI message. The message contains only one sandbox of the pod: the one of the event, or
+// the first. For a pod without sandboxes it contains a sandbox without an ID.
 func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	p := &v1.ContainerEventResponse{
 		ContainerId:        event.ID,

@@ -34,8 +34,7 @@ func mapSlicePtr[A, B any](slice []A, fn func(*A) B) []B {
 	return out
 }
 
-// decodeEnum converts an enumeration value in a CRI message to the type T, which has the same numbers. A number that does
-// not fit into T becomes 255. An unknown number thus never becomes one of the defined values.
+// decodeEnum converts an enumeration value in a CRI message to the type T. Unknown numbers never become defined values.
 func decodeEnum[T ~uint8, P ~int32](number P) T {
 	if number < 0 || number > math.MaxUint8 {
 		return T(math.MaxUint8)

@@ -97,8 +97,8 @@ func decodeContainerSecurity(msg *v1.LinuxContainerSecurityContext) cri.Containe
 	return s
 }
 
-// encodeNamespaces converts namespace options to a CRI message. As in the kubelet, the message always contains a user
-// namespace. It is the user namespace of the host if options.User is not set.
+// encodeNamespaces converts namespace options to a CRI message. As in the kubelet, the default user namespace is that of the
+// host.
 func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	user := &v1.UserNamespace{Mode: v1.NamespaceMode_NODE}
 	if u := options.User; u != nil {
@@ -117,8 +117,8 @@ func encodeNamespaces(options *cri.NamespaceOptions) *v1.NamespaceOption {
 	}
 }
 
-// decodeNamespaces converts the CRI message msg to namespace options. If msg has no user namespace, the options have the
-// user namespace of the host, as in containerd and CRI-O.
+// decodeNamespaces converts a CRI message to namespace options. As in containerd and CRI-O, the default user namespace is
+// that of the host.
 func decodeNamespaces(msg *v1.NamespaceOption) cri.NamespaceOptions {
 	n := cri.NamespaceOptions{
 		Network:  decodeEnum[cri.NamespaceMode](msg.GetNetwork()),

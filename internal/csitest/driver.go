@@ -204,9 +204,8 @@ func (d *Driver) RegistrationResults() []string {
 	return all
 }
 
-// interceptCall records a CSI call, and then calls Options.BeforeCall, handle and Options.AfterCall, in this order.
-// handle serves the call. If BeforeCall returns an error, this error is the response, and the other two are not called.
-// The error that AfterCall returns replaces the error of handle.
+// interceptCall records a CSI call, and calls Options.BeforeCall, handle and Options.AfterCall. An error of BeforeCall is
+// the response.
 func (d *Driver) interceptCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	message, _ := request.(proto.Message)
 	c := Call{Method: filepath.Base(info.FullMethod), Request: message}

@@ -68,8 +68,8 @@ func (n *node) hasCapability(capability csi.NodeServiceCapability_RPC_Type) bool
 	return slices.Contains(n.d.opts.Capabilities, capability)
 }
 
-// addMountPoint records that the volume point.handle with capability c is staged or published at point.path. It fails if the
-// path has another volume, or has this volume with another capability. The caller holds n.d.mu.
+// addMountPoint records that a volume is staged or published at point.path. A different volume or capability there is an
+// error. The caller holds n.d.mu.
 func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
 	if point.handle == "" || point.path == "" || c.GetAccessMode() == nil || c.GetAccessType() == nil {
 		return status.Error(codes.InvalidArgument, "handle, path or capability is missing")

@@ -23,8 +23,8 @@ const BufferSize = 32 << 10
 const MaxRecord = 280
 
 // Next reads as many further entries of the open directory dir as fit into buf, and calls f for each except "." and "..".
-// The name that f gets is part of buf, and valid only during the call. used is the number of bytes that were read into buf.
-// It is zero at the end of the directory.
+// The name that f gets is part of buf, and valid only during the call. used is the number of bytes read, zero at the end of
+// the directory.
 func Next(dir int, buf []byte, f func(name []byte, t Type)) (used int, err error) {
 	return readBlock(dir, buf, f)
 }

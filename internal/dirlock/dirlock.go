@@ -39,9 +39,8 @@ func (e *LockedError) Error() string {
 // Lock is the lock of a directory. The kernel releases it when the process exits.
 type Lock struct{ file *os.File }
 
-// Acquire locks the existing directory dir through a lock file in it, whose name is name. It creates the file if necessary.
-// If the directory is locked, Acquire waits briefly. If it stays locked, even by this process, the error is a
-// [*LockedError].
+// Acquire locks the existing directory dir through a lock file with this name, which it creates if necessary. It waits
+// briefly for a locked directory. If it stays locked, even by this process, the error is a [*LockedError].
 func Acquire(dir, name string) (*Lock, error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -85,14 +84,13 @@ func (l *Lock) Release() error { return l.file.Close() }
 // errLocked is the error of tryLock if another process has locked the file.
 var errLocked = errors.New("taken")
 
-// acquireInTime locks the file f. If the file is locked, it waits up to retryTimeout, and then returns errLocked. It
-// waits up to orphanTimeout if the process recorded in the file has exited, because a child of that process may keep the
-// lock for a moment.
-func acquireInTime(f *os.File) error {
+// acquireInTime locks the file. If it stays locked, it returns errLocked.
+func acquireInTime(file *os.File) error {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		err := tryLock(f)
+		err := tryLock(file)
 		waited := time.Since(begin)
-		if !errors.Is(err, errLocked) || waited > orphanTimeout || waited > retryTimeout && !hasExited(readPID(f)) {
+		// A child of an exited process may keep the lock for a moment.
+		if !errors.Is(err, errLocked) || waited > orphanTimeout || waited > retryTimeout && !hasExited(readPID(file)) {
 			return err
 		}
 	}

@@ -46,9 +46,8 @@ type Walk struct {
 // for concurrent use.
 func (w *Walk) Steps() uint64 { return w.steps.Load() }
 
-// countFile adds one file to w.Bytes and w.Inodes. blocks is the size of the file in units of 512 bytes, and links is its
-// number of hard links. A file with several hard links is counted only once. If w already remembers maxLinked such files,
-// each link of a further file counts as a file with its share of the bytes. A directory is always counted.
+// countFile adds one file to w.Bytes and w.Inodes. blocks has units of 512 bytes. A file with several hard links is counted
+// once.
 func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	bytes := min(blocks, math.MaxUint64/512) * 512
 	if links > 1 && !directory {
@@ -61,6 +60,7 @@ func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 			}
 			w.linked[inode] = struct{}{}
 		} else {
+			// Too many such files to remember: each link counts as a file with its share of the bytes.
 			bytes /= links
 		}
 	}
@@ -91,8 +91,7 @@ const MaxSleep = 2 * time.Second
 // workPeriod is the time for which a measurement works before it sleeps.
 const workPeriod = 10 * time.Millisecond
 
-// sleepIfDue sleeps if the walk has worked for at least workPeriod since its last sleep, so that it uses at most
-// p.CPUFraction of a CPU. It returns the error of ctx.
+// sleepIfDue sleeps often enough that the walk uses at most p.CPUFraction of a CPU.
 func (p *Pace) sleepIfDue(ctx context.Context) error {
 	now := time.Now()
 	if p.workStarted.IsZero() {

@@ -61,9 +61,8 @@ func (w *Walk) Run(ctx context.Context, path string) error {
 	return nil
 }
 
-// countDirectory adds the usage of all files below the open directory *fd to w. The directory is at depth level below the
-// measured path. buf is a buffer for directory entries, which all levels share. In a deep tree, countDirectory may close
-// and reopen the directory: it then stores the new descriptor in *fd.
+// countDirectory adds the usage of all files below an open directory to w. In a deep tree it may close and reopen the
+// directory.
 func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level int) error {
 	for {
 		var below []string
@@ -98,11 +97,11 @@ func (w *Walk) countDirectory(ctx context.Context, fd *int, buf []byte, level in
 	}
 }
 
-// countEntry adds the file called name in the directory parent to the usage. It returns true if the file is a directory that
-// the walk must enter. Mount points, and files that were removed meanwhile, are not counted.
+// countEntry adds a file to the usage, and reports whether it is a directory that the walk must enter.
 func (w *Walk) countEntry(parent int, name string) bool {
 	st, err := statEntry(parent, name)
 	if err != nil || deviceOf(&st) != w.device || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		// Removed meanwhile, or a mount point.
 		return false
 	}
 	directory := isDirectory(&st)
@@ -113,9 +112,9 @@ func (w *Walk) countEntry(parent int, name string) bool {
 	return directory
 }
 
-// statEntry returns the attributes of the file called name in the directory fd, or of the directory itself if name is empty.
-// It returns attributes that the kernel has cached, so that a file server that hangs does not block it.
+// statEntry returns the attributes of a file in the directory fd, or of the directory itself if name is empty.
 func statEntry(fd int, name string) (st unix.Statx_t, err error) {
+	// AT_STATX_DONT_SYNC returns cached attributes: a file server that hangs does not block the walk.
 	const flags = unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC | unix.AT_EMPTY_PATH
 	const what = unix.STATX_TYPE | unix.STATX_NLINK | unix.STATX_INO | unix.STATX_BLOCKS
 	err = unix.Statx(fd, name, flags, what, &st)
@@ -129,8 +128,8 @@ func isDirectory(st *unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_I
 // errMoved means that a directory was moved to another parent during the measurement.
 var errMoved = errors.New("a directory was moved during the measurement")
 
-// enterDirectory adds the files in the directory called name in *parent to the usage. *parent is at depth level. If a file
-// system was mounted on the directory since countEntry, enterDirectory does not enter it.
+// enterDirectory adds the files in a subdirectory of *parent to the usage, unless a file system was mounted there since
+// countEntry.
 func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf []byte, level int) error {
 	if level >= maxLevels {
 		w.TooDeep = true
@@ -165,9 +164,8 @@ func (w *Walk) enterDirectory(ctx context.Context, parent *int, name string, buf
 	return reopen(fd)
 }
 
-// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. The returned function
-// reopen opens the directory again, as the parent of the open directory subdirectory. It stores the new descriptor in
-// *dir, at the position before the close. If subdirectory was moved to another parent, reopen returns errMoved.
+// suspendDir closes the directory *dir, because a deep tree would need too many open descriptors. reopen opens it again as
+// the parent of subdirectory, at the same position.
 func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 	st, err := statEntry(*dir, "")
 	if err != nil {
@@ -187,6 +185,7 @@ func suspendDir(dir *int) (reopen func(subdirectory int) error, err error) {
 		*dir = fd
 		now, err := statEntry(fd, "")
 		if err != nil || now.Ino != st.Ino || deviceOf(&now) != deviceOf(&st) {
+			// The subdirectory was moved to another parent.
 			return errors.Join(errMoved, err)
 		}
 		_, err = unix.Seek(fd, offset, io.SeekStart)

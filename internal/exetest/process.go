@@ -109,8 +109,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Terminate sends SIGTERM to the process, waits until it has exited, and returns its exit code. The exit code is -1 if a
-// signal killed the process. It fails the test if the process has not exited after timeout multiplied by [TimeoutFactor].
+// Terminate sends SIGTERM to the process and returns its exit code, or -1 if a signal killed it. It fails the test if the
+// process has not exited after timeout multiplied by [TimeoutFactor].
 func (p *Process) Terminate(timeout time.Duration) int {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -29,9 +29,8 @@ const (
 // Lookup returns the value of a variable. ok is false if it does not exist.
 type Lookup func(name string) (value string, ok bool)
 
-// Command returns command with each $(NAME) replaced as in [String]. It returns an error about the field at path if an
-// expanded word has [MaxArgument] bytes or more, or if all words together exceed [MaxArguments]. For an empty command it
-// returns nil.
+// Command returns command with each $(NAME) replaced as in [String], nil for an empty command. An expanded word of
+// [MaxArgument] bytes or more, or words of more than [MaxArguments] bytes together, are an error about the field at path.
 func Command(command []string, path *field.Path, lookup Lookup) ([]string, error) {
 	r := Room(MaxArguments)
 	return r.Expand(command, path, lookup)
@@ -64,9 +63,9 @@ func (r *Room) Reserve(n int) bool {
 	return *r >= 0
 }
 
-// String replaces each reference $(NAME) in text by the value that lookup returns for NAME. It keeps references to unknown
-// variables. It replaces $$ by $, and keeps every other $, for example in an unclosed "$(". It stops and returns false when
-// the result gets longer than limit bytes. Source: third_party/forked/golang/expansion.
+// String replaces each reference $(NAME) in text by the value that lookup returns for NAME. References to unknown variables
+// stay. $$ becomes $, and every other $ stays. String stops and returns false when the result gets longer than limit bytes.
+// Source: third_party/forked/golang/expansion.
 func String(text string, limit int, lookup Lookup) (string, bool) {
 	if strings.IndexByte(text, '$') < 0 {
 		if len(text) > limit {

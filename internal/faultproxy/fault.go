@@ -56,9 +56,8 @@ func (p *Proxy) takeFault(request Request) *Fault {
 	return nil
 }
 
-// apply delays, hangs, cuts off or refuses a request as f defines. It returns true if the proxy must then forward the
-// request to the API server.
-func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) bool {
+// apply delays, hangs, cuts off or refuses a request as f defines. forward is true if the proxy must then forward it.
+func (f *Fault) apply(ctx context.Context, w http.ResponseWriter) (forward bool) {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()

@@ -91,8 +91,8 @@ type conn struct {
 	lost, closed chan struct{}
 }
 
-// applyMode applies the mode m to the connection. In mode refusing it closes the connection. In mode swallowing it makes the
-// connection drop all data from now on. The caller holds the listener's lock.
+// applyMode closes the connection in mode refusing, and drops its data in mode swallowing. The caller holds the listener's
+// lock.
 func (c *conn) applyMode(m mode) {
 	switch m {
 	case refusing:

@@ -164,7 +164,6 @@ func (p *Proxy) CutWatches() int {
 // With false, it accepts connections again.
 func (p *Proxy) SetUnavailable(unavailable bool) { p.line.setMode(modeIf(unavailable, refusing)) }
 
-// SetBlackHole simulates a network that loses all packets. With true, the proxy drops all data on existing and new
-// connections, but closes none. With false, it forwards data on new connections again, while connections that have lost data
-// stay silent.
+// SetBlackHole simulates a network that loses all packets. If enabled, the proxy drops all data, but closes no connection.
+// If disabled again, it forwards data on new connections; connections that have lost data stay silent.
 func (p *Proxy) SetBlackHole(enabled bool) { p.line.setMode(modeIf(enabled, swallowing)) }

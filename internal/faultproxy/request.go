@@ -29,13 +29,12 @@ func (m Match) Matches(r Request) bool {
 		match(m.Namespace, r.Namespace) && match(m.Name, r.Name) && strings.HasPrefix(r.Path, m.Path)
 }
 
-// parseRequest returns the verb of r, and the resource, subresource, namespace and name from its path. A path of the
-// Kubernetes API starts with /api/VERSION or /apis/GROUP/VERSION. It continues with
-// [/namespaces/NAMESPACE]/RESOURCE[/NAME[/SUBRESOURCE]].
+// parseRequest returns the verb, resource, subresource, namespace and name of a request to the Kubernetes API.
 func parseRequest(r *http.Request) Request {
 	parsed := Request{Verb: r.Method, Path: r.URL.Path}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	// /api/VERSION or /apis/GROUP/VERSION, then [/namespaces/NAMESPACE]/RESOURCE[/NAME[/SUBRESOURCE]]
 	case parts[0] == "api" && len(parts) > 2:
 		parts = parts[2:]
 	case parts[0] == "apis" && len(parts) > 3:
@@ -55,8 +54,7 @@ func parseRequest(r *http.Request) Request {
 	return parsed
 }
 
-// requestVerb returns the Kubernetes verb of r, such as "list". named is true if the path contains the name of an object.
-// The verb of a GET is then "get", not "list".
+// requestVerb returns the Kubernetes verb of a request, such as "list". named is true if its path contains an object's name.
 func requestVerb(r *http.Request, named bool) string {
 	switch r.Method {
 	case http.MethodPost:

@@ -23,8 +23,8 @@ const (
 	maxText   = 1024 // bytes of a field name, which may contain the key of a map, or of a detail
 )
 
-// Short returns the first MaxErrors errors of errs and, if there are more, an error that states this. It shortens long texts
-// and values of these errors in place. Call it only once per list, because a second call would shorten the result again.
+// Short returns the first MaxErrors errors of errs, and if there are more, an error that states this. It shortens long texts
+// and values in place. Call it only once per list.
 func Short(errs field.ErrorList) field.ErrorList {
 	if len(errs) > MaxErrors {
 		rest := field.Forbidden(field.NewPath(""), fmt.Sprintf("more than %d errors, of which the first are reported", MaxErrors))

@@ -38,8 +38,8 @@ type Value[T any] struct {
 }
 
 // New reads the files at paths and calls parse with their contents. All files must exist and have at most [MaxSize] bytes
-// each. If the files are changed later and cannot be read or parsed, [Value.Get] calls fail once with the error, and
-// returns the previous value. The function fail may be nil. It must not call Get, because Get holds its lock.
+// each. When changed files cannot be read or parsed, [Value.Get] calls fail once with the error and returns the previous
+// value. fail may be nil and must not call Get, which holds a lock.
 func New[T any](parse func(contents [][]byte) (T, error), fail func(error), paths ...string) (*Value[T], error) {
 	v := &Value[T]{parse: parse, paths: paths, fail: fail}
 	contents, err := readAll(paths)

@@ -237,8 +237,7 @@ func (s *Store) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return cri.ImageUsage{Images: []cri.FilesystemUsage{{Time: time.Now(), UsedBytes: &bytes}}}, nil
 }
 
-// callFault calls the hook s.Fault for the operation op on the image or container id, and returns its error. If ctx has
-// ended, it returns the error of ctx instead.
+// callFault returns the error of ctx, or of the hook s.Fault for the operation on the image or container.
 func (s *Store) callFault(ctx context.Context, op, id string) error {
 	err := ctx.Err()
 	if err == nil && s.Fault != nil {

@@ -5,8 +5,8 @@ package hostile
 
 import "strings"
 
-// aliasManifests returns manifests that are small as text, but large after each YAML alias is replaced by the value of its
-// anchor. size is the approximate maximum length of a text in bytes.
+// aliasManifests returns small manifests that become large when each YAML alias is replaced by its value. size limits a text
+// in bytes.
 func aliasManifests(size int) []Manifest {
 	long := strings.Repeat("x", min(size, 100_000))
 	uses := strings.Repeat("*a,", min(size/3, 10_000))

@@ -29,9 +29,7 @@ func All(size int) []Manifest {
 	return all
 }
 
-// embeddedManifests returns the manifests in the files of the directory manifests. It sets Manifest.Fine for manifests
-// that an agent must parse without an error. Their attack has an effect only later, for example when a container starts
-// and a variable is expanded.
+// embeddedManifests returns the manifests in the files of the directory manifests.
 func embeddedManifests() []Manifest {
 	var all []Manifest
 	_ = fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
@@ -40,6 +38,7 @@ func embeddedManifests() []Manifest {
 		}
 		text, err := manifests.ReadFile(path)
 		name := strings.TrimSuffix(d.Name(), ".yaml")
+		// An agent must parse fine manifests without an error: they attack later, such as when a variable is expanded.
 		all = append(all, Manifest{Name: name, Text: text, Fine: strings.HasPrefix(name, "fine-") || strings.HasPrefix(name, "expansion-") || strings.HasPrefix(name, "text-")})
 		return err
 	})

@@ -58,8 +58,7 @@ func manyManifests(size int) []Manifest {
 	}
 }
 
-// repeatNumbered repeats element until the text has about size bytes, but at least twice. It replaces a %d in element by the
-// number of the repetition, which starts at zero.
+// repeatNumbered repeats element to about size bytes. %d in element becomes the number of the repetition, from zero.
 func repeatNumbered(element string, size int) string {
 	var b strings.Builder
 	for i := 0; b.Len()+len(element) < size || i < 2; i++ {

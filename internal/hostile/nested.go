@@ -5,8 +5,7 @@ package hostile
 
 import "strings"
 
-// nestedManifests returns manifests with deeply nested values, two for each kind of nesting. The first is nested as deeply
-// as size bytes permit. The second stays slightly below the maximum depth of YAML and JSON parsers.
+// nestedManifests returns manifests with deeply nested values.
 func nestedManifests(size int) []Manifest {
 	var all []Manifest
 	for _, n := range []struct{ name, open, closed string }{
@@ -19,6 +18,7 @@ func nestedManifests(size int) []Manifest {
 		{"nested-json-lists", "[", "]"},
 		{"nested-json-objects", `{"a":`, "}"},
 	} {
+		// As deep as size permits, and slightly below the maximum depth of YAML and JSON parsers.
 		for suffix, levels := range map[string]int{"": size, "-allowed": 9_900} {
 			levels = min(levels, size/len(n.open+n.closed))
 			deep := strings.Repeat(n.open, levels) + "1" + strings.Repeat(n.closed, levels)

@@ -24,9 +24,8 @@ const (
 	Network                  // a network namespace with nothing but a loopback interface that is down
 )
 
-// Run executes the test program again in new namespaces of the given kinds, calls run in that second process, and returns
-// its exit code. It calls run in this process instead if the user is not root, if no namespace can be created, or if the
-// program is a fuzzer, which must start its own workers.
+// Run executes the test program again in new namespaces of the given kinds, calls run in that process, and returns its exit
+// code. Without root or namespaces, or in a fuzzer, which must start its own workers, it calls run in this process.
 func Run(kinds Kind, run func() int) int {
 	if os.Geteuid() != 0 || os.Getenv(Inside) != "" || isFuzzing(os.Args[1:]) {
 		return run()

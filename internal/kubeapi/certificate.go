@@ -13,10 +13,9 @@ import (
 // maxFile is the largest size of a certificate, key or token file, in bytes.
 const maxFile = 1 << 20
 
-// fileCertificate returns a function that reads the client certificate in certFile and its key in keyFile. Both may be in
-// one file. The function is called for each new connection: after a rotation, the client uses the new certificate once
-// its connections are closed. It follows symbolic links, such as the kubelet's kubelet-client-current.pem.
+// fileCertificate returns a function that reads the client certificate and its key from files. Both may be in one file.
 func fileCertificate(certFile, keyFile string) func() (*tls.Certificate, error) {
+	// It is called for each new connection, so that the client uses the new certificate after a rotation.
 	return func() (*tls.Certificate, error) {
 		cert, err := readFile(certFile)
 		if err != nil {

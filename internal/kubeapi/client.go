@@ -88,8 +88,7 @@ func New(config *rest.Config, opts Options) (*Client, error) {
 }
 
 // HeartbeatClient returns a client of the same server for requests that must not wait for other requests. It has its own
-// connections and no rate limit. When a request times out, the client closes its connections, so that the next request opens
-// a new connection.
+// connections and no rate limit. After a timeout it reconnects.
 func (c *Client) HeartbeatClient() (*Client, error) {
 	config := rest.CopyConfig(c.config)
 	config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
@@ -161,8 +160,8 @@ func (c *Client) addGroup(group schema.GroupVersion) error {
 	return nil
 }
 
-// buildTransport returns an HTTP transport with connections that no other client uses. It reads the token and certificate
-// files again when they are needed, because they may be rotated.
+// buildTransport returns an HTTP transport with its own connections. It rereads token and certificate files, because they
+// may be rotated.
 func (c *Client) buildTransport() (http.RoundTripper, error) {
 	config := rest.CopyConfig(c.config)
 	var wrap []transport.WrapperFunc
@@ -194,9 +193,7 @@ func (c *Client) buildTransport() (http.RoundTripper, error) {
 	return transport.New(tc)
 }
 
-// doWithRetry calls request, and repeats the call as long as the server returns an error with Retry-After. It waits for the
-// time in Retry-After between two calls. Options.Timeout limits all calls and waits together: if the next wait would exceed
-// it, doWithRetry returns the error at once.
+// doWithRetry calls request, and repeats it after each error with Retry-After, at most for Options.Timeout.
 func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(logr.NewContext(ctx, c.log), c.options.Timeout)
 	defer cancel()
@@ -208,6 +205,7 @@ func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Conte
 		}
 		c.closeDeadConns(ctx, err, begin)
 		wait, asked := RetryAfter(err)
+		// Returns at once if the wait would exceed the timeout.
 		if deadline, _ := ctx.Deadline(); !asked || time.Until(deadline) <= wait {
 			return err
 		}
@@ -220,8 +218,7 @@ func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Conte
 // minRetry is the shortest wait for a server that sends a Retry-After of zero.
 const minRetry = 100 * time.Millisecond
 
-// closeDeadConns closes connections that may be dead if a request got no response in time. err is the error of the request,
-// and begin is the time when it started.
+// closeDeadConns closes connections that may be dead if a request that started at begin got no response in time.
 func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time) {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // the server responded, or the connection is closed

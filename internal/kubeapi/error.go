@@ -50,9 +50,7 @@ const maxRetryAfter = 300
 // errUndecodable replaces the error of a decoder, which may quote the response.
 var errUndecodable = errors.New("the answer is not what was asked for")
 
-// sanitizeError returns an error that may be logged in place of err. The text of err may contain a part of a response. If
-// secret is true, the result contains nothing of the response; otherwise it may contain the beginning of the response.
-// ctxErr is the error of the request's context, or nil.
+// sanitizeError returns an error that may be logged: if secret is true, its text contains nothing of the response.
 func sanitizeError(err, ctxErr error, secret bool) error {
 	switch {
 	case err == nil, isSafeError(err):
@@ -67,8 +65,7 @@ func sanitizeError(err, ctxErr error, secret bool) error {
 	}
 }
 
-// isSafeError reports whether err may be logged, because its text contains nothing of a response. Safe errors are a
-// Status of the API server, an error of the network or the context, and the errors of this package.
+// isSafeError reports whether err may be logged, because its text contains nothing of a response.
 func isSafeError(err error) bool {
 	var status apierrors.APIStatus
 	var wire *url.Error

@@ -50,8 +50,8 @@ func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) 
 	omitted.count += count
 }
 
-// putFull inserts r into a full table in place of the least important row. If r itself is the least important, it omits r.
-// It returns the keys of the inserted and the removed row. The caller holds the lock of the table.
+// putFull inserts r into a full table in place of the least important row. It returns the changed keys. The caller holds the
+// lock.
 func (t *Table[T, V]) putFull(r row[V]) (changed []string) {
 	least := slices.MaxFunc(t.rows, t.compareRows)
 	if t.compareRows(r, least) >= 0 {

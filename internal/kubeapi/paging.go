@@ -24,8 +24,7 @@ func (p *paging) nextSize() int64 {
 	return p.limit
 }
 
-// halveSize halves the number of objects per page of a list, because a response was too large. It returns false if a page
-// already has only one object.
+// halveSize halves the number of objects per page of a list. It returns false if a page already has only one object.
 func (p *paging) halveSize() bool {
 	if p.nextSize() == 1 {
 		return false
@@ -34,17 +33,14 @@ func (p *paging) halveSize() bool {
 	return true
 }
 
-// growSize doubles the number of objects per page of a list, up to pageSize. The argument bytes is the size of the last
-// page, and limit is the maximum size of a response. If the page was larger than a quarter of limit, growSize does
-// nothing.
-func (p *paging) growSize(bytes, limit int64) {
-	if bytes <= limit/4 {
+// growSize doubles the number of objects per page of a list, up to pageSize, unless the last page was large.
+func (p *paging) growSize(lastBytes, maxBytes int64) {
+	if lastBytes <= maxBytes/4 {
 		p.limit = min(2*p.nextSize(), pageSize)
 	}
 }
 
-// listMetadata reads only the metadata of a page of a list. It is used for a page whose single object is too large to be
-// read completely.
+// listMetadata reads only the metadata of a page of a list, for an object that is too large to be read.
 func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
@@ -61,9 +57,8 @@ func (r Resource[T]) listMetadata(ctx context.Context, opts metav1.ListOptions) 
 	return list, r.wrapError("list", "", err)
 }
 
-// nextPage reads the next page of a list. If the response is too large, it tries again with half the number of objects
-// per page. If a single object is too large, nextPage reports and skips the object. If the table has a row of this
-// object, skipped contains the row, so that the table keeps it.
+// nextPage reads the next page of a list, smaller if the response is too large. If one object is too large, skipped has its
+// previous row.
 func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOptions) (page Page[T], skipped rows[V], err error) {
 	for {
 		page, err := r.table.resource.List(ctx, *opts)
@@ -84,9 +79,8 @@ func (r *reflection[T, V]) nextPage(ctx context.Context, opts *metav1.ListOption
 	}
 }
 
-// skipOversized reports an object that is too large to be read to the hook Failed, and returns an empty page in its
-// place. If the table has a row of this object, skipped contains the row, so that the table keeps it. cause is the error
-// of the list.
+// skipOversized reports an object that is too large, and returns an empty page in its place. skipped has the object's
+// previous row.
 func (r *reflection[T, V]) skipOversized(ctx context.Context, opts metav1.ListOptions, cause error) (page Page[T], skipped rows[V], err error) {
 	list, err := r.table.resource.listMetadata(ctx, opts)
 	if err != nil {

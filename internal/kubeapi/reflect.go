@@ -53,10 +53,7 @@ type reflection[T Object, V any] struct {
 	paging     paging
 }
 
-// runLoop lists the objects and watches them for a period of about TableOptions.Relist, and repeats this until ctx ends.
-// The list after a complete period is read from etcd; so are the first list and the list after a lost resource version.
-// If a watch ends earlier, the next list may come from the memory of the API server, but must not be older than the last
-// list or event.
+// runLoop lists the objects and watches them for about TableOptions.Relist, and repeats this until ctx ends.
 func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	policy := backoff.Policy{First: r.table.options.Retry, Max: maxRetry}
 	from, failures := "", 0
@@ -85,6 +82,8 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 			period /= 4 // deleted objects make room for omitted ones
 		}
 		begin := time.Now()
+		// After a complete period the next list is read from etcd. After a shorter watch it may come from the API
+		// server's memory.
 		from = r.watchFor(ctx, period)
 		if lasted := time.Since(begin); lasted >= min(stableWatch, period) {
 			failures = 0
@@ -96,8 +95,7 @@ func (r *reflection[T, V]) runLoop(ctx context.Context) {
 	}
 }
 
-// waitAfterError waits for the given time, with jitter. If err contains a longer Retry-After delay, it waits for that delay.
-// It returns an error if ctx ends first.
+// waitAfterError waits for the given time with jitter, or for a longer Retry-After delay in err.
 func (r *reflection[T, V]) waitAfterError(ctx context.Context, err error, wait time.Duration) error {
 	if asked, ok := RetryAfter(err); ok && asked > wait {
 		wait = asked
@@ -110,8 +108,8 @@ func (r *reflection[T, V]) addJitter(d time.Duration, high float64) time.Duratio
 	return backoff.Jitter(d, 1, high, r.table.options.Rand())
 }
 
-// listAll replaces the rows of the table by a complete list. If from is empty, it reads the newest version, in pages.
-// Otherwise it reads one response that must not be older than the resource version from.
+// listAll replaces the rows of the table by a complete list, at least as new as version from. If from is empty, it reads the
+// newest version.
 func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	o := metav1.ListOptions{
 		LabelSelector: r.table.options.LabelSelector, FieldSelector: r.table.options.FieldSelector, ResourceVersion: from,
@@ -155,9 +153,8 @@ func (r *reflection[T, V]) listAll(ctx context.Context, from string) error {
 	return nil
 }
 
-// watchFor applies watch events to the table, for at most the given period. If the watch ends earlier, it returns the
-// resource version that the next list must at least have. After the whole period, or if the API server has lost the
-// resource version, it returns "": the next list must then be read from etcd.
+// watchFor applies watch events to the table for at most the given period. It returns the minimum resource version of the
+// next list.
 func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (from string) {
 	round, cancel := context.WithTimeout(ctx, period)
 	defer cancel()
@@ -175,6 +172,7 @@ func (r *reflection[T, V]) watchFor(ctx context.Context, period time.Duration) (
 		r.version = ""
 	}
 	if round.Err() != nil {
+		// The next list must be read from etcd, also if the API server has lost the resource version.
 		return ""
 	}
 	return r.version

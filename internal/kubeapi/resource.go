@@ -120,15 +120,14 @@ func CreateToken(ctx context.Context, client *Client, namespace, account string,
 	return answer, nil
 }
 
-// doObject sends a request and returns the object in the response. The function request builds the HTTP request without its
-// path. verb is for the error text.
-func (r Resource[T]) doObject(ctx context.Context, verb, name string, request func(*rest.RESTClient) *rest.Request, subresources ...string) (T, error) {
+// doObject sends the request that newRequest builds, without its path, and returns the object in the response.
+func (r Resource[T]) doObject(ctx context.Context, verb, name string, newRequest func(*rest.RESTClient) *rest.Request, subresources ...string) (T, error) {
 	var none T
 	if !r.isUsable() {
 		return none, errNoClient
 	}
 	into := r.kind.newObject()
-	if err := r.doRequest(ctx, verb, name, into, request, subresources...); err != nil {
+	if err := r.doRequest(ctx, verb, name, into, newRequest, subresources...); err != nil {
 		return none, err
 	}
 	if got := into.GetName(); got == "" || name != "" && got != name {
@@ -142,14 +141,14 @@ var errNoClient = errors.New("kubeapi: the resource has no client or no kind: wa
 
 func (r Resource[T]) isUsable() bool { return r.client != nil && r.kind.newObject != nil }
 
-// doRequest sends a request, with retries, and decodes the response into the object into. If this object is nil, the
-// response is ignored. The function request builds the HTTP request without its path. verb is for the error text.
-func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, request func(*rest.RESTClient) *rest.Request, subresources ...string) error {
+// doRequest sends the request that newRequest builds, without its path, with retries, and decodes the response into the
+// object, if any.
+func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, newRequest func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.isUsable() {
 		return errNoClient
 	}
 	err := r.client.doWithRetry(ctx, func(ctx context.Context) error {
-		answer := r.setPath(request(r.client.rest[r.kind.gv]), name, subresources).MaxRetries(0).Do(ctx)
+		answer := r.setPath(newRequest(r.client.rest[r.kind.gv]), name, subresources).MaxRetries(0).Do(ctx)
 		err := answer.Error()
 		if err == nil && into != nil {
 			err = answer.Into(into)

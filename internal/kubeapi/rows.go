@@ -18,8 +18,7 @@ type row[V any] struct {
 // half the memory of a map. An insertion moves rows, but insertions are rare compared with lists.
 type rows[V any] []row[V]
 
-// findRow returns the index of the row with this key. If found is false, at is the index at which such a row must be
-// inserted.
+// findRow returns the index of the row with this key, or the index at which it must be inserted.
 func (r rows[V]) findRow(key string) (at int, found bool) {
 	return slices.BinarySearchFunc(r, key, func(r row[V], key string) int { return cmp.Compare(r.key, key) })
 }
@@ -34,8 +33,7 @@ func (r rows[V]) inNamespace(namespace string) rows[V] {
 	return r[first:end]
 }
 
-// sortRows sorts the rows by key and returns a slice without spare capacity. If several rows have the same key, it keeps the
-// last of them.
+// sortRows returns the rows sorted by key, with the last row of each key.
 func (r rows[V]) sortRows() rows[V] {
 	slices.SortStableFunc(r, func(a, b row[V]) int { return cmp.Compare(a.key, b.key) })
 	all := r[:0]
@@ -44,6 +42,7 @@ func (r rows[V]) sortRows() rows[V] {
 			all = append(all, row)
 		}
 	}
+	// Without spare capacity.
 	return slices.Clone(all)
 }
 

@@ -156,12 +156,12 @@ func (t *Table[T, V]) Run(ctx context.Context) error {
 // errNoTransform is the error of Run if V is not T and Transform is nil.
 var errNoTransform = errors.New("kubeapi: a table of other values than objects wants TableOptions.Transform")
 
-// rowOf returns the table row for object. If the table already has a row for this resource version, it returns that row
-// and fresh is false. If the value is a pointer, callers of Get then still get the same pointer.
+// rowOf returns the row for object. If the table has a row for this resource version, it returns that row.
 func (t *Table[T, V]) rowOf(object T) (r row[V], fresh bool) {
 	key := Key(object.GetNamespace(), object.GetName())
 	if before, was := t.getRow(key); was {
 		if before.version == object.GetResourceVersion() {
+			// If the value is a pointer, callers of Get still get the same pointer.
 			return before, false
 		}
 		key = before.key

@@ -149,8 +149,8 @@ func (t *tokenFile) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// currentToken returns the token in the file. It reads the file at most once per tokenMaxAge. If the file cannot be read, it
-// returns the previous token.
+// currentToken returns the token in the file, read at most once per tokenMaxAge. After a read error it returns the previous
+// token.
 func (t *tokenFile) currentToken(now time.Time) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -46,8 +46,7 @@ func Load(path string) (*File, error) {
 	return k, nil
 }
 
-// parseKubeconfig decodes the kubeconfig data, which was read from the file at path, within the limits of package safeyaml.
-// Files that the kubeconfig refers to must be regular and of limited size.
+// parseKubeconfig decodes the kubeconfig data from the file at path, within the limits of package safeyaml.
 func parseKubeconfig(data []byte, path string) (*File, error) {
 	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil {
 		return nil, fmt.Errorf("it is no kubeconfig: %s", oneLine(err.Error()))
@@ -79,8 +78,7 @@ func parseKubeconfig(data []byte, path string) (*File, error) {
 	return &File{Cluster: cluster, REST: config}, nil
 }
 
-// currentContext returns the cluster and the user of the current context. It returns an error if one of them is missing,
-// because client-go would silently use an empty one.
+// currentContext returns the cluster and the user of the current context.
 func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo, err error) {
 	if file.CurrentContext == "" {
 		return nil, nil, errors.New("current-context: required")
@@ -91,6 +89,7 @@ func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, u
 	}
 	cluster, user = file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
 	switch {
+	// client-go would silently use an empty cluster or user.
 	case cluster == nil:
 		return nil, nil, fmt.Errorf("contexts[%s].cluster: there is no cluster %q", file.CurrentContext, context.Cluster)
 	case cluster.Server == "":
@@ -101,8 +100,7 @@ func currentContext(file *clientcmdapi.Config) (cluster *clientcmdapi.Cluster, u
 	return cluster, user, nil
 }
 
-// checkFiles returns an error if a certificate, key or token file of cluster or user is not a regular file of at most
-// certstore.MaxFile bytes. It skips a file whose data is also in the kubeconfig itself.
+// checkFiles returns an error if a certificate, key or token file is not regular or is too large.
 func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) error {
 	for _, f := range []struct {
 		field, path string
@@ -114,6 +112,7 @@ func checkFiles(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) erro
 		{"tokenFile", user.TokenFile, nil},
 	} {
 		if f.path == "" || len(f.inline) > 0 {
+			// client-go uses the data in the kubeconfig itself.
 			continue
 		}
 		if err := checkFile(f.path); err != nil {
@@ -182,9 +181,9 @@ func Inline(config *rest.Config) (*rest.Config, error) {
 	return config, nil
 }
 
-// CheckUsable returns nil if the kubeconfig at path has a client certificate that has not expired. If it returns an
-// error, the agent uses its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the
-// kubelet, it accepts a certificate that is not valid yet, because the clock may be behind.
+// CheckUsable returns nil if the kubeconfig at path has a client certificate that has not expired; otherwise the agent uses
+// its bootstrap credentials. The error wraps [fs.ErrNotExist] if the file does not exist. Like the kubelet, it accepts a
+// certificate that is not valid yet, because the clock may be behind.
 func CheckUsable(path string, now time.Time) error {
 	k, err := Load(path)
 	if err != nil {
@@ -219,9 +218,8 @@ func checkCertificate(config *rest.Config, now time.Time) error {
 	return nil
 }
 
-// Write writes a kubeconfig to path, for the same cluster as in the kubeconfig from. The client certificate and its key
-// are both in the PEM file at pemPath. Write replaces the file atomically and with mode 0600. If path is a symbolic link,
-// it replaces the target of the link.
+// Write writes a kubeconfig to path, for the cluster of from and with the client certificate and key in the PEM file at
+// pemPath. It replaces the file, or the target of a symbolic link, atomically and with mode 0600.
 func Write(path string, from *File, pemPath string) error {
 	cluster := &clientcmdapi.Cluster{
 		Server: from.REST.Host, InsecureSkipTLSVerify: from.REST.Insecure, CertificateAuthority: from.REST.CAFile,

@@ -24,9 +24,8 @@ type sharedCall[V any] struct {
 	abandoned bool // the leader, the caller that runs the call, was cancelled or has panicked: other callers do not use its result
 }
 
-// Do calls work and returns its result. If another caller with this key already runs its work, Do waits for that result
-// instead, at most until ctx ends. If the running work fails because the context of its caller has ended, one of the
-// waiting callers runs its own work.
+// Do calls work and returns its result. Concurrent calls with the same key share one run of work, and wait for it at most
+// until their own ctx ends. If the ctx of the running caller ends, a waiting caller runs its own work.
 func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context) (V, error)) (V, error) {
 	for {
 		shared, isLeader := g.joinCall(key)
@@ -45,8 +44,7 @@ func (g *Group[V]) Do(ctx context.Context, key string, work func(context.Context
 	}
 }
 
-// joinCall returns the running call with this key. If there is none, it registers one and returns isLeader true: the caller
-// must then run the call.
+// joinCall returns the running call with this key, or registers a new one that the caller must run (isLeader).
 func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,8 +59,7 @@ func (g *Group[V]) joinCall(key string) (shared *sharedCall[V], isLeader bool) {
 	return shared, true
 }
 
-// leadCall runs work and returns its result. The callers that wait for the shared call get this result too, unless work
-// fails after ctx has ended: one of them then runs its own work.
+// leadCall runs work and returns its result, also to the callers that wait for the shared call.
 func (g *Group[V]) leadCall(ctx context.Context, key string, shared *sharedCall[V], work func(context.Context) (V, error)) (V, error) {
 	defer func() {
 		g.mu.Lock()
@@ -71,6 +68,7 @@ func (g *Group[V]) leadCall(ctx context.Context, key string, shared *sharedCall[
 		close(shared.done)
 	}()
 	shared.value, shared.err = work(ctx)
+	// If ctx has ended, one of the waiting callers runs its own work.
 	shared.abandoned = shared.err != nil && ctx.Err() != nil
 	return shared.value, shared.err
 }
