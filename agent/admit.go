@@ -37,8 +37,7 @@ func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// createEvictor creates the engine that evicts pods while the node is short of memory, disk space or PIDs. On a node without a cluster it also
-// evicts static pods, which the kubelet never does. Such a pod runs again once the node has recovered.
+// createEvictor creates the part that evicts pods while the node is short of memory, disk space or PIDs.
 func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	measurer := a.options.Measurer
 	if measurer == nil && a.collector != nil {
@@ -53,6 +52,7 @@ func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	}
 	rules.Ranker = a.options.Ranker
 	conditions := eviction.Hooks{ConditionsChanged: func([]eviction.Condition) { a.node.Changed() }}
+	// Without a cluster, static pods are evicted too, unlike in the kubelet. Hold makes them run again after the node has recovered.
 	options := podevict.NodeOptions{
 		Measurer: measurer, Pods: func() podevict.Pods { return &a.pods }, Hold: a.cluster == nil,
 		Images: a.unused, RuntimePods: a.generator.Pods, Event: a.recordAnnotatedEvent,

@@ -71,8 +71,7 @@ func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err err
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
 }
 
-// clientConfig returns the configuration for clients of the API server, without connecting. With rotateCertificates it also creates the part that
-// requests and renews the client certificate.
+// clientConfig returns the configuration for clients of the API server, without connecting.
 func (a *Agent) clientConfig() (*rest.Config, error) {
 	n := &a.config.Node
 	if a.options.API != nil {
@@ -92,6 +91,7 @@ func (a *Agent) clientConfig() (*rest.Config, error) {
 		NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: a.filePath("pki"), Logger: a.log,
 	}
 	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ClientCertificate()
+	// the certificate is requested later, by client.Run
 	client, err := cert.NewClient(o)
 	if err != nil {
 		return nil, err

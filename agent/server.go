@@ -192,8 +192,7 @@ func (a *Agent) metricPages(ctx context.Context) (pages nodeapi.Metrics, err err
 	return pages, a.kubelet.Register(numbers.Storage)
 }
 
-// requestServingCertificate adds the part that requests the serving certificate of the node's API from the API server. An approver of the cluster
-// must approve each request. The certificate is for the addresses that addresses() returns.
+// requestServingCertificate adds the part that requests the certificate of the node's HTTPS server from the API server.
 func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() []corev1.NodeAddress) (err error) {
 	if !a.config.Kubelet.ServerTLSBootstrap {
 		return nil

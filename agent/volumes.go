@@ -77,8 +77,7 @@ func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	return nil
 }
 
-// openDrivers creates the plugin of CSI volumes. CSI drivers register in rootDir/plugins_registry. Without a cluster, the CSIDriver objects and
-// Secrets are in dir, which may be nil. tokens may be nil: drivers then get no service account tokens.
+// openDrivers creates the plugin for CSI volumes, whose drivers register in rootDir/plugins_registry. Each argument may be nil.
 func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.Plugin, error) {
 	opts := csi.Options{Registry: a.filePath("plugins_registry"), NodeName: a.config.Node.NodeName, Tokens: tokens, Logger: a.log}
 	switch {
@@ -87,6 +86,7 @@ func (a *Agent) openDrivers(dir *objects.Dir, tokens volume.TokenIssuer) (*csi.P
 		node := csi.NewClusterNode(all, a.log)
 		opts.Drivers, opts.Secrets, opts.Attachments, opts.NodeUpdater = all, all.Volumes(), all, node
 		a.parts.Add("CSI drivers of the Node", node.Run)
+	// without a cluster, the CSIDriver objects and Secrets are files
 	case dir != nil:
 		opts.Drivers, opts.Secrets = dir, dir
 	}

@@ -30,12 +30,11 @@ type readBudget struct {
 	waiting  int       // reads that wait for the rate limit
 }
 
-// isFull reports whether the pod has used nothing of its budget recently, so that podReadBurst reads may be sent at once. A
-// full budget need not be stored.
+// isFull reports whether podReadBurst reads may be sent at once. A full budget need not be stored.
 func (b *readBudget) isFull(now time.Time) bool { return !b.nextSlot.After(now) }
 
-// reserveRead takes one read from the budget. wait is the time for which the caller must wait before it sends the read. If
-// this exceeds maxWait, ok is false and the budget does not change.
+// reserveRead takes one read from the budget, and returns how long the caller must wait before sending it. If that exceeds
+// maxWait, ok is false.
 func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait time.Duration, ok bool) {
 	slot := b.nextSlot
 	if slot.Before(now) {
@@ -48,10 +47,10 @@ func (b *readBudget) reserveRead(now time.Time, maxWait time.Duration) (wait tim
 	return wait, true
 }
 
-// awaitReadBudget waits until the rate limit permits a GET request for an object that is not watched. Each pod has its own
-// limit, so that a pod that refers to thousands of objects does not delay the requests of other pods. If the wait would be
-// too long, it returns a readBudgetError at once. If ctx ends, it returns the error of ctx.
+// awaitReadBudget waits until the rate limit of a pod permits a GET request. It returns a readBudgetError if that takes too
+// long.
 func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key string) error {
+	// a limit per pod, so that a pod that refers to thousands of objects does not delay other pods
 	pod, b, wait, ok := w.reservePodRead(namespace, key)
 	if !ok {
 		return &readBudgetError{fmt.Sprintf("%s %s: pod %s refers to too many: beyond %d, a pod has %d requests at once and %d a second",
@@ -68,29 +67,26 @@ func (w *objectWatcher[T]) awaitReadBudget(ctx context.Context, namespace, key s
 	return sleep.For(ctx, wait)
 }
 
-// reservePodRead takes one GET request from the read budget of the pod that refers to the object with this key. If no listed
-// pod refers to the object, it uses the budget of the namespace. pod is the key of that pod, or the namespace. wait is the
-// delay before the request. After a delay that is not zero, the caller must decrement budget.waiting. ok is false if the
-// delay would be too long.
-func (w *objectWatcher[T]) reservePodRead(namespace, key string) (pod string, budget *readBudget, wait time.Duration, ok bool) {
+// reservePodRead takes one GET request from the budget of the pod that refers to the object, or of the namespace if none does.
+func (w *objectWatcher[T]) reservePodRead(namespace, key string) (owner string, budget *readBudget, wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	pod = namespace
+	owner = namespace
 	if r, found := w.references[key]; found {
-		pod = r.pod
+		owner = r.pod
 	}
-	if budget = w.budgets[pod]; budget == nil {
+	if budget = w.budgets[owner]; budget == nil {
 		budget = &readBudget{}
-		w.budgets[pod] = budget
+		w.budgets[owner] = budget
 	}
 	maxWait := time.Duration(maxReadWait)
 	if budget.waiting >= maxWaitingReads {
 		maxWait = 0
 	}
 	if wait, ok = budget.reserveRead(time.Now(), maxWait); ok && wait > 0 {
-		budget.waiting++
+		budget.waiting++ // the caller decrements it after the wait
 	}
-	return pod, budget, wait, ok
+	return owner, budget, wait, ok
 }
 
 // readBudgetError reports that a pod refers to too many objects, so that this object is not read now. The API server is not at

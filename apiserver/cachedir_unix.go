@@ -12,8 +12,7 @@ import (
 	"syscall"
 )
 
-// ensurePrivate sets the mode of the directory to 0700. It returns an error if another user owns the directory than the user
-// of this process. info describes the directory.
+// ensurePrivate sets the mode of the directory to 0700. If another user owns the directory, it returns an error.
 func ensurePrivate(dir string, info fs.FileInfo) error {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
 		return fmt.Errorf("its owner is user %d: must be %d", stat.Uid, os.Geteuid())

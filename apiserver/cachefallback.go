@@ -23,15 +23,14 @@ const (
 	kindRuntimeClass = "RuntimeClass"
 )
 
-// cacheOrLoad completes a read that has returned object and err. If err is nil, it returns the object, and stores it without
-// managed fields in the cache on disk. If err means that the API server is unavailable, it returns the cached copy.
+// cacheOrLoad caches the object of a successful read, or returns the cached copy if the API server is unavailable.
 func cacheOrLoad[T any, P interface {
 	*T
 	kubeapi.Object
 }](objects *Objects, kind, namespace, name string, object P, err error) (P, error) {
 	switch {
 	case objects.cache == nil:
-		return orNil[T](object, err)
+		return orNil[T](object, err) // no cache
 	case err == nil:
 		slim := object.DeepCopyObject().(P) // the copy has the type of o
 		slim.SetManagedFields(nil)
@@ -46,8 +45,7 @@ func cacheOrLoad[T any, P interface {
 }
 
 // RuntimeClass returns the handler of the named runtime class, for podspec.Options.RuntimeClasses. ok is false if the class
-// does not exist, or if the runtime classes are not listed yet. If the first list fails, RuntimeClass reads the handler from
-// the cache in ObjectsOptions.CacheDir.
+// does not exist or is not listed yet. If the first list fails, the handler in the cache on disk is returned.
 func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	handler, ok = b.classes.Get(class)
 	if b.cache == nil {
@@ -65,8 +63,7 @@ func (b *Objects) RuntimeClass(class string) (handler string, ok bool) {
 	return handler, ok
 }
 
-// addReferencedFiles adds to files the names of the cache files that the pods need for their volumes and runtime classes.
-// These files contain claims, persistent volumes, CSI drivers, volume attachments, runtime classes, and secrets of volumes.
+// addReferencedFiles adds to files the names of the cache files that the volumes and runtime classes of these pods need.
 func (b *Objects) addReferencedFiles(pods []*corev1.Pod, files map[string]bool) {
 	for _, pod := range pods {
 		if class := pod.Spec.RuntimeClassName; class != nil {
@@ -108,9 +105,9 @@ func (b *Objects) addVolumeFiles(pv *corev1.PersistentVolume, files map[string]b
 	}
 }
 
-// attachmentName returns the name of the VolumeAttachment object for a CSI volume on a node. handle is the driver's name of
-// the volume. Source: getAttachmentName in pkg/volume/csi.
-func attachmentName(handle, driver, node string) string {
-	sum := sha256.Sum256([]byte(handle + driver + node))
+// attachmentName returns the name of the VolumeAttachment for a CSI volume on a node. Source: getAttachmentName in
+// pkg/volume/csi.
+func attachmentName(volumeHandle, driver, node string) string {
+	sum := sha256.Sum256([]byte(volumeHandle + driver + node))
 	return "csi-" + hex.EncodeToString(sum[:])
 }

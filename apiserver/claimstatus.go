@@ -16,9 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
-// reportClaimExpanded sets status.capacity of the claim to size bytes and removes its resize conditions, after the file
-// system of its volume has been expanded on this node. If the claim was deleted or recreated, it changes nothing, and the
-// error wraps [fs.ErrNotExist]. Source: pkg/volume/util/resize_util.go.
+// reportClaimExpanded sets the capacity in the claim's status after the node has expanded its file system. Source:
+// pkg/volume/util/resize_util.go.
 func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.PersistentVolumeClaim, size int64) error {
 	claims := kubeapi.In(b.client, kubeapi.PersistentVolumeClaims, claim.Namespace)
 	return retryOnConflict(ctx, func() error {
@@ -27,7 +26,7 @@ func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.Persist
 			return err
 		}
 		if o.UID != claim.UID {
-			return notFoundError{fmt.Errorf("claim %s/%s has UID %s, not %s: it was recreated", o.Namespace, o.Name, o.UID, claim.UID)}
+			return notFoundError{fmt.Errorf("claim %s/%s has UID %s, not %s: it was recreated", o.Namespace, o.Name, o.UID, claim.UID)} // wraps fs.ErrNotExist
 		}
 		patch, err := buildExpandedPatch(o, size)
 		if patch == nil || err != nil {
@@ -38,8 +37,8 @@ func (b *Objects) reportClaimExpanded(ctx context.Context, claim *corev1.Persist
 	})
 }
 
-// buildExpandedPatch returns the JSON merge patch that sets status.capacity of the claim to size bytes and removes its
-// resize conditions. It returns nil if the status of the claim needs no change.
+// buildExpandedPatch returns the merge patch that sets the capacity in bytes and removes the resize conditions, or nil if
+// nothing changes.
 func buildExpandedPatch(claim *corev1.PersistentVolumeClaim, size int64) ([]byte, error) {
 	status := map[string]any{}
 	if q := resource.NewQuantity(size, resource.BinarySI); q.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) != 0 {
@@ -58,8 +57,7 @@ func buildExpandedPatch(claim *corev1.PersistentVolumeClaim, size int64) ([]byte
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": claim.UID, "resourceVersion": claim.ResourceVersion}, "status": status})
 }
 
-// isResizeCondition reports whether a claim condition is about an expansion that has not completed or has failed. The node
-// removes such a condition after it has expanded the volume.
+// isResizeCondition reports whether a claim condition is about an unfinished or failed expansion.
 func isResizeCondition(condition corev1.PersistentVolumeClaimCondition) bool {
 	switch condition.Type {
 	case corev1.PersistentVolumeClaimResizing, corev1.PersistentVolumeClaimFileSystemResizePending,

@@ -26,8 +26,7 @@ type absence struct {
 	retryAt time.Time // earliest next read
 }
 
-// canWatch reports whether a watch of the object with this key may be started. If not, the object is read by GET requests.
-// The number of watches is limited in total and per pod, and for objects that no listed pod refers to, per namespace. The
+// canWatch reports whether the object may be watched rather than read by GET requests: watches are limited in number. The
 // caller holds w.mu.
 func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	if len(w.watches) >= maxWatches {
@@ -47,20 +46,19 @@ func (w *objectWatcher[T]) canWatch(namespace, key string) bool {
 	return unknown < maxPodWatches
 }
 
-// setReferences replaces the set of objects that the listed pods refer to; nil leaves the set unchanged. It deletes the
-// records of missing objects that are not in the new set. It also deletes read budgets that are full. The caller holds
+// setReferences replaces the set of objects that the listed pods refer to, and deletes outdated records. The caller holds
 // w.mu.
 func (w *objectWatcher[T]) setReferences(now time.Time, referenced map[string]reference) {
 	maps.DeleteFunc(w.budgets, func(_ string, b *readBudget) bool { return b.isFull(now) })
-	if referenced == nil {
+	if referenced == nil { // unchanged
 		return
 	}
 	w.references = referenced
 	maps.DeleteFunc(w.absences, func(key string, _ absence) bool { _, still := referenced[key]; return !still })
 }
 
-// readDirect sends a GET request for an object that is not watched, within the read budget of its pod. If the API server has
-// no such object, exists is false. Further calls then send no request for one minute, doubling to 8 minutes.
+// readDirect sends a GET request for an object that is not watched. For a missing object, later calls send none for 1 to 8
+// minutes.
 func (w *objectWatcher[T]) readDirect(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()

@@ -64,9 +64,10 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
 }
 
-// podReference returns a reference to a pod for its events. For a static pod, the reference has the UID of the static pod
-// and not of its mirror pod. kubectl describe still finds the events, by the hash annotation of the mirror pod.
+// podReference returns a reference to a pod for its events.
 func podReference(pod cri.PodIdentity) corev1.ObjectReference {
+	// The UID of a static pod is not that of its mirror pod. kubectl describe finds the events by the hash annotation of the
+	// mirror pod.
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
 }
 
@@ -81,9 +82,8 @@ func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, event podevents.Event,
 	r.enqueueEvent(podReference(pod), event.Container, annotations, event.Type, event.Reason, event.Message)
 }
 
-// setFieldPath completes the object reference of an event about a pod. It sets the resource version of the pod, and the path
-// of the container that the event is about, such as spec.initContainers{NAME}. Source: GenerateContainerRef in
-// pkg/kubelet/container/ref.go.
+// setFieldPath sets the pod's resource version and the container's path, such as spec.initContainers{NAME}, in an event.
+// Source: GenerateContainerRef in pkg/kubelet/container/ref.go.
 func (r *Recorder) setFieldPath(queued *queuedEvent) {
 	about := &queued.event.InvolvedObject
 	if about.Kind != "Pod" {
@@ -117,9 +117,8 @@ func (r *Recorder) NodeEvent(eventType, reason, message string) {
 	r.Event(about, eventType, reason, message)
 }
 
-// PodRefused records a Warning event for a pod update that the agent cannot apply, so that the pod continues to run with its
-// previous spec. The same error of a pod is recorded at most once in five minutes. PodRefused does not block. Use it as the
-// lifecycle hook PodRefused.
+// PodRefused records a Warning event for a pod update that the agent cannot apply: the pod runs on with its previous spec.
+// It repeats the last event of a pod only after five minutes, and does not block. Use it as the lifecycle hook PodRefused.
 func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	if err.Rejection != nil {
 		// a rejected pod has an event for its rejection
@@ -150,8 +149,8 @@ const (
 	maxRefusalEntries  = 1024            // pods
 )
 
-// recordIfNew reports whether an event with this error text must be recorded for the pod with this UID. If so, it stores the
-// text. During the next five minutes it then returns false for this text.
+// recordIfNew reports whether an event with this text must be recorded: not if the pod's last event, within five minutes,
+// had this text.
 func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	hash := sha256.Sum256([]byte(text))
 	if was, ok := t.entries[uid]; ok && was.hash == hash && now.Sub(was.at) < refusalRepeatAfter {

@@ -24,8 +24,7 @@ type lazyTable[T kubeapi.Object, V any] struct {
 	changed chan struct{} // closed and replaced at each change
 }
 
-// newLazyTable returns an empty table, whose objects are listed only after its first use. If onChange is not nil, the
-// goroutine of runTable calls it with the keys of changed objects.
+// newLazyTable returns an empty table, whose objects are listed only after its first use. onChange may be nil.
 func newLazyTable[T kubeapi.Object, V any](resource kubeapi.Resource[T], opts kubeapi.TableOptions[T, V], onChange func(keys ...string)) *lazyTable[T, V] {
 	d := &lazyTable[T, V]{started: make(chan struct{}), ready: make(chan struct{}), changed: make(chan struct{})}
 	d.start = sync.OnceFunc(func() { close(d.started) })

@@ -71,8 +71,8 @@ func podUID(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// checkPod returns an error if the pod has no name, namespace or UID, or if it is not bound to the node. The error names the
-// invalid field.
+// checkPod returns an error that names the invalid field if the pod lacks a name, namespace or UID or is not bound to the
+// node.
 func checkPod(pod *corev1.Pod, node string) error {
 	switch {
 	case pod == nil:
@@ -85,8 +85,7 @@ func checkPod(pod *corev1.Pod, node string) error {
 	return nil
 }
 
-// withAPISource returns the pod with the source annotation "api" and without managed fields. If the pod already has this
-// form, it returns the pod itself, otherwise a shallow copy.
+// withAPISource returns the pod, or a shallow copy, with the source annotation "api" and without managed fields.
 func withAPISource(pod *corev1.Pod) *corev1.Pod {
 	if _, seen := pod.Annotations[annotationSeen]; !seen && pod.Annotations[annotationSource] == API && pod.ManagedFields == nil {
 		return pod

@@ -17,8 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// applyAction sends the requests of an action, which concerns one pod name. It first deletes the mirror pod action.Delete,
-// and then creates the mirror pod action.Create. Each of them may be nil.
+// applyAction deletes the mirror pod action.Delete and then creates the mirror pod action.Create. Each may be nil.
 func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	pods := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace)
 	if mirror := action.Delete; mirror != nil {
@@ -57,24 +56,23 @@ func (m *Mirrors) applyAction(ctx context.Context, action MirrorAction) error {
 	return nil
 }
 
-// findExisting returns the existing mirror pod after a create request has failed with cause, an AlreadyExists error. A
-// previous agent process created that mirror pod, or the response to an earlier request was lost. findExisting returns an
-// error if the existing pod is no mirror pod of this node or is being deleted.
-func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, cause error) (*corev1.Pod, error) {
+// findExisting returns the mirror pod of this node that exists already, after a create request has failed with an
+// AlreadyExists error.
+func (m *Mirrors) findExisting(ctx context.Context, action MirrorAction, alreadyExists error) (*corev1.Pod, error) {
+	// a previous agent process created the pod, or the response to an earlier request was lost
 	pod, err := kubeapi.In(m.source.client, kubeapi.Pods, action.Namespace).Get(ctx, action.Name)
 	switch {
 	case err != nil:
 		return nil, err
 	case !qos.IsMirror(pod) || pod.Spec.NodeName != m.source.opts.NodeName:
-		return nil, fmt.Errorf("a pod that is no mirror pod has its name: %w", cause)
+		return nil, fmt.Errorf("a pod that is no mirror pod has its name: %w", alreadyExists)
 	case pod.DeletionTimestamp != nil:
-		return nil, fmt.Errorf("the previous mirror pod is being deleted: %w", cause)
+		return nil, fmt.Errorf("the previous mirror pod is being deleted: %w", alreadyExists)
 	}
 	return pod, nil
 }
 
-// resetWatchSeen clears the mark that the watch has reported a pod with the name in the action. It is called before a create
-// request, so that recordCreated can see whether the watch reports the pod during the request.
+// resetWatchSeen prepares a create request: recordCreated then sees whether the watch reports the pod during the request.
 func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,21 +89,20 @@ func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	}
 }
 
-// recordCreated records that the mirror pod was created, so that expectedMirrors returns it before the watch reports it. If
-// the watch has reported a pod of that name since the start of the create request, it records nothing, because the mirror
-// pod may be deleted already.
+// recordCreated makes expectedMirrors return the created mirror pod before the watch reports it.
 func (m *Mirrors) recordCreated(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// if the watch has reported a pod of this name since the start of the request, the mirror pod may be deleted already
 	if seen := m.states[namespacedNameOf(mirror)].watchSeen; !seen {
 		m.created[namespacedNameOf(mirror)] = createdMirror{mirror, time.Now()}
 	}
 }
 
-// expectedMirrors returns the mirror pods that the API server has now: the watched mirror pods, corrected by the creations
-// and deletions that the watch has not reported yet. until is when the first record of such a creation or deletion expires;
-// zero means that there is none. The caller holds the lock.
-func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, until time.Time) {
+// expectedMirrors returns the mirror pods that the API server has now, and when a record on which this depends expires;
+// zero means never.
+func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, expiry time.Time) {
+	// the watched pods, corrected by creations and deletions that the watch has not reported yet; the caller holds m.mu
 	watched := map[string]bool{}
 	listed := m.source.pods.store.List()
 	for _, pod := range listed {
@@ -116,13 +113,13 @@ func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, unti
 			delete(m.created, name)
 			continue
 		}
-		until = sleep.Earlier(until, created.at.Add(watchWait))
+		expiry = sleep.Earlier(expiry, created.at.Add(watchWait))
 	}
 	for uid, at := range m.deleted {
 		if now.Sub(at) >= watchWait {
 			delete(m.deleted, uid)
 		} else if watched[string(uid)] {
-			until = sleep.Earlier(until, at.Add(watchWait))
+			expiry = sleep.Earlier(expiry, at.Add(watchWait))
 		}
 	}
 	for _, pod := range listed {
@@ -137,7 +134,7 @@ func (m *Mirrors) expectedMirrors(now time.Time) (mirrorPods []*corev1.Pod, unti
 			mirrorPods = append(mirrorPods, created.pod)
 		}
 	}
-	return mirrorPods, until
+	return mirrorPods, expiry
 }
 
 // isNameTaken reports whether the node has a pod with this name that is not a mirror pod.
@@ -156,8 +153,8 @@ func (p *Pods) MirrorCount() (count int) {
 	return count
 }
 
-// mirrorOf returns the mirror pod that shows the status of the static pod. ok is false if there is none, if it is being
-// deleted, or if the mirror pod of that name belongs to another static pod.
+// mirrorOf returns the mirror pod that shows the status of the static pod. ok is false if it is missing, being deleted or
+// another pod's.
 func (p *Pods) mirrorOf(static *corev1.Pod) (mirrorPod *corev1.Pod, ok bool) {
 	if static == nil {
 		return nil, false

@@ -113,8 +113,8 @@ func (m *Mirrors) Set(set lifecycle.PodSet) {
 	m.Changed()
 }
 
-// Changed makes Run check all mirror pods now. Call it, for example, after the Node was registered, or after a static pod
-// was admitted or has terminated. Otherwise Run notices such a change within one second. Changed does not block.
+// Changed makes Run check all mirror pods now, for example after the Node was registered or a static pod was admitted. It does
+// not block. Without it, Run notices a change within one second.
 func (m *Mirrors) Changed() {
 	sleep.Wake(m.wake)
 }
@@ -141,8 +141,8 @@ func (m *Mirrors) handleWatched(keys ...string) {
 	m.Changed()
 }
 
-// Run creates, replaces and deletes mirror pods until ctx ends, and then returns nil. A failed action is retried after 1 s,
-// doubling to 1 minute, or to 10 minutes while the namespace does not exist. A second call of Run returns an error at once.
+// Run creates, replaces and deletes mirror pods until ctx ends, and then returns nil. Failed actions are retried after 1 s,
+// doubling to 1 minute, or to 10 minutes while the namespace is missing. A second call returns an error.
 func (m *Mirrors) Run(ctx context.Context) error {
 	if err := m.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Mirrors: %w", err)
@@ -174,9 +174,8 @@ func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	}
 }
 
-// planActions returns the mirror actions to send now, and the time next at which Run must plan again. A zero time means that
-// Run plans again only after a wake-up.
-func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time) {
+// planActions returns the actions to send now, and when to plan again; zero means only after a wake-up.
+func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, wakeAt time.Time) {
 	if !m.source.pods.isSynced() {
 		return nil, time.Time{} // the first list wakes Run
 	}
@@ -199,12 +198,12 @@ func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, next time.Time
 			return admitted
 		},
 	})
-	due, next = m.selectDue(actions, now)
-	next = sleep.Earlier(next, until)
+	due, wakeAt = m.selectDue(actions, now)
+	wakeAt = sleep.Earlier(wakeAt, until)
 	if waiting {
-		next = sleep.Earlier(next, now.Add(mirrorPollInterval))
+		wakeAt = sleep.Earlier(wakeAt, now.Add(mirrorPollInterval))
 	}
-	return due, next
+	return due, wakeAt
 }
 
 // isRunningUnlisted reports whether a static pod with this name is still running or terminating although it is not among the
@@ -218,9 +217,7 @@ func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod
 	})
 }
 
-// selectDue returns the actions whose back-off has passed. next is when the next back-off ends; zero means that no action
-// waits. An action can be blocked, for example because another pod has the name of the mirror pod. It is then logged and
-// passed to the hook for failures.
+// selectDue returns the actions whose back-off has passed, and when the next back-off ends; zero means none.
 func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []MirrorAction, next time.Time) {
 	m.mu.Lock()
 	var blocked []MirrorAction
@@ -233,6 +230,7 @@ func (m *Mirrors) selectDue(actions []MirrorAction, now time.Time) (due []Mirror
 			t = &nameState{}
 			m.states[name] = t
 		}
+		// the action is blocked, for example because another pod has the name of the mirror pod
 		if action.Delete == nil && action.Create == nil {
 			if errors.Is(action.Err, errNotRegistered) {
 				next = sleep.Earlier(next, now.Add(mirrorPollInterval))
@@ -293,8 +291,7 @@ func (m *Mirrors) runActions(ctx context.Context, actions []MirrorAction) {
 	wg.Wait()
 }
 
-// recordResult stores the result of an action, and delays the next action for the same pod name. err is nil if the action
-// has succeeded: the delay is then mirrorPollInterval (1 s). After an error the delay is the back-off.
+// recordResult stores the result of an action, and delays the next action for the same pod name. err may be nil.
 func (m *Mirrors) recordResult(ctx context.Context, action MirrorAction, err error) {
 	if ctx.Err() != nil {
 		return

@@ -24,9 +24,8 @@ import (
 // attempts starts at 100 ms and doubles.
 const maxConflictTries = 5
 
-// EditNode changes labels and annotations of the Node object of this agent. It calls edit(node) with a copy of the Node;
-// edit returns false if it changed nothing. If another client changes the Node at the same time, EditNode calls edit again
-// with the new Node. NodeInfo.AddToNode of package volume/csi can be used as edit.
+// EditNode changes labels and annotations of the Node object of this agent. It calls edit with a copy of the Node, and again
+// after a conflict; edit returns false if it changed nothing. NodeInfo.AddToNode of package volume/csi can be used as edit.
 func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed bool, err error)) error {
 	nodes := kubeapi.In(b.client, kubeapi.Nodes, "")
 	return retryOnConflict(ctx, func() error {
@@ -47,10 +46,9 @@ func (b *Objects) EditNode(ctx context.Context, edit func(*corev1.Node) (changed
 	})
 }
 
-// buildMetadataPatch returns the JSON merge patch that changes labels and annotations from those in before to those in
-// after. The API server rejects the patch with a conflict if the object has changed since before was read.
+// buildMetadataPatch returns the JSON merge patch that changes labels and annotations.
 func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
-	metadata := map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion}
+	metadata := map[string]any{"uid": before.UID, "resourceVersion": before.ResourceVersion} // a conflict if the object has changed
 	if d := diffMap(before.Labels, after.Labels); len(d) > 0 {
 		metadata["labels"] = d
 	}
@@ -60,8 +58,7 @@ func buildMetadataPatch(before, after *metav1.ObjectMeta) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata})
 }
 
-// diffMap returns the changes from before to after as part of a JSON merge patch. It contains the added and changed values,
-// and nil for each removed key.
+// diffMap returns the JSON merge patch from before to after: new and changed values, and nil for each removed key.
 func diffMap(before, after map[string]string) map[string]any {
 	d := map[string]any{}
 	for key, value := range after {
@@ -77,9 +74,8 @@ func diffMap(before, after map[string]string) map[string]any {
 	return d
 }
 
-// EditCSINode changes the CSINode object of this agent, which lists the CSI drivers of the node. It calls edit(csiNode) with
-// a copy; edit returns false if it changed nothing. If there is no CSINode, EditCSINode creates one that is owned by the
-// Node. After a conflict it calls edit again with the new object.
+// EditCSINode changes the CSINode object of this agent, which lists the CSI drivers of the node, or creates it. It calls
+// edit with a copy, and again after a conflict; edit returns false if it changed nothing. The Node owns a new CSINode.
 func (b *Objects) EditCSINode(ctx context.Context, edit func(*storagev1.CSINode) (changed bool)) error {
 	nodes := kubeapi.In(b.client, kubeapi.CSINodes, "")
 	return retryOnConflict(ctx, func() error {

@@ -48,9 +48,7 @@ type cachedFile struct {
 	version string // resource version of the object; empty: a previous process wrote the file, and it was not decoded
 }
 
-// openObjectCache opens the cache in the directory with this absolute path. It creates the directory with mode 0700 if
-// necessary. If the directory contains a file that is no cache file, it returns an error, because the cache must not delete
-// foreign files.
+// openObjectCache opens the cache in a directory, which it creates if necessary.
 func openObjectCache(dir string) (*objectCache, error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("object cache %q: must be absolute", dir)
@@ -69,6 +67,7 @@ func openObjectCache(dir string) (*objectCache, error) {
 		return nil, fmt.Errorf("object cache %s: %w", dir, err)
 	}
 	k := &objectCache{dir: dir, files: map[string]cachedFile{}}
+	// a file that is no cache file is an error, because the cache must not delete foreign files
 	if err := k.scanDir(); err != nil {
 		return nil, fmt.Errorf("object cache %s: %w", dir, err)
 	}
@@ -108,9 +107,9 @@ const (
 	cacheNameLen    = 32 // hexadecimal digits of the hash in a file name
 )
 
-// cacheFileName returns the name of an object's cache file. It is a hash of kind and key, because namespace and name
-// together can be too long for a file name.
+// cacheFileName returns the name of an object's cache file, a hash.
 func cacheFileName(kind, key string) string {
+	// namespace and name together can be too long for a file name
 	sum := sha256.Sum256([]byte(kind + " " + key))
 	return hex.EncodeToString(sum[:])[:cacheNameLen] + cacheFileSuffix
 }
@@ -122,8 +121,8 @@ type cacheEntry struct {
 	Object json.RawMessage `json:"object"`
 }
 
-// storeObject writes the object to the cache, unless the cache already has this resource version. If the object does not fit
-// into the cache, storeObject removes the cached older version and returns an error that wraps errCacheFull.
+// storeObject writes an object to the cache unless this version is cached. If the cache is full, it returns an error that
+// wraps errCacheFull.
 func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
 	key := kubeapi.Key(object.GetNamespace(), object.GetName())
 	name := cacheFileName(kind, key)
@@ -153,8 +152,7 @@ func (k *objectCache) storeObject(kind string, object kubeapi.Object) error {
 	return nil
 }
 
-// loadObject decodes the cached copy of an API object into object. If there is no copy, the error wraps [fs.ErrNotExist].
-// Errors never quote the content, which may be a secret.
+// loadObject decodes the cached copy of an API object. If there is no copy, the error wraps [fs.ErrNotExist].
 func (k *objectCache) loadObject(kind, namespace, name string, object kubeapi.Object) error {
 	key := kubeapi.Key(namespace, name)
 	k.mu.Lock()
@@ -165,7 +163,7 @@ func (k *objectCache) loadObject(kind, namespace, name string, object kubeapi.Ob
 	}
 	var file cacheEntry
 	if err := json.Unmarshal(text, &file); err != nil {
-		return fmt.Errorf("cached %s %s: its file is damaged", kind, key) // the error of json would quote the content
+		return fmt.Errorf("cached %s %s: its file is damaged", kind, key) // the error of json would quote the content, which may be a secret
 	}
 	if file.Kind != kind || file.Key != key {
 		return fmt.Errorf("cached %s %s: its file has another object", kind, key)

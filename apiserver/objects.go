@@ -162,8 +162,8 @@ func (b *Objects) Retain(pods []*corev1.Pod) {
 	}
 }
 
-// ConfigMap returns a config map. While the config map is watched and the watch is up to date, it sends no request.
-// Otherwise it sends a GET request. While the API server is unavailable, it returns the cached copy in CacheDir.
+// ConfigMap returns a config map, from its watch if that is up to date, and otherwise by a GET request. While the API server is
+// unavailable, it returns the cached copy in CacheDir.
 func (b *Objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	if o, ok := b.configMaps.getIfCurrent(namespace, name); ok {
 		return o, nil
@@ -202,8 +202,7 @@ func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context
 	return context.WithTimeout(ctx, cacheFallbackWait)
 }
 
-// cacheOrLoadConfigMap completes a read that has returned configMap and err. If err is nil, it stores the config map in the
-// cache on disk and returns it. If err means that the API server is unavailable, it returns the cached copy.
+// cacheOrLoadConfigMap caches the config map of a successful read, or returns the cached copy if the API server is unavailable.
 func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, namespace, name string) (*corev1.ConfigMap, error) {
 	if b.cache == nil {
 		return orNil(configMap, err)
@@ -216,8 +215,7 @@ func (b *Objects) cacheOrLoadConfigMap(configMap *corev1.ConfigMap, err error, n
 	return orNil(configMap, b.loadFromCache(kindConfigMap, namespace, name, configMap, err))
 }
 
-// cacheOrLoadSecret completes a read that has returned secret and err. If err is nil, it stores the secret in the cache on
-// disk and returns it. If err means that the API server is unavailable, it returns the cached copy.
+// cacheOrLoadSecret caches the secret of a successful read, or returns the cached copy if the API server is unavailable.
 func (b *Objects) cacheOrLoadSecret(secret *corev1.Secret, err error, namespace, name string) (*corev1.Secret, error) {
 	if b.cache == nil {
 		return orNil(secret, err)
@@ -237,12 +235,11 @@ func (b *Objects) cacheObject(kind string, object kubeapi.Object) {
 	}
 }
 
-// loadFromCache completes a read that has failed with err. If the API server is unavailable, it decodes the cached copy into
-// object and returns nil. If there is no copy, or if err has another cause, it returns err. If the object does not exist, it
-// also deletes the cached copy.
+// loadFromCache decodes the cached copy into object if err means that the API server is unavailable. Otherwise it returns err.
 func (b *Objects) loadFromCache(kind, namespace, name string, object kubeapi.Object, err error) error {
 	if !isUnavailable(err) {
 		if isNotFound(err) {
+			// the object was deleted
 			if err := b.cache.removeObject(kind, namespace, name); err != nil {
 				b.log.Error("remove cached object", "error", err)
 			}

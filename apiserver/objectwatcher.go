@@ -64,10 +64,7 @@ func newObjectWatcher[T kubeapi.Object](client, direct *kubeapi.Client, kind kub
 // errNotRunning reports that Objects.Run is not running, so that no object can be watched.
 var errNotRunning = errors.New("Objects.Run does not run: call it before pods get volumes")
 
-// getObject returns an object from its watch, which the first call starts. It waits at most firstListWait (2 s) for the
-// first list of the watch. If canWatch does not permit a watch, it sends a GET request instead. While the API server is
-// unavailable, it returns the last version that the watch has received. exists is false if the API server has no such
-// object.
+// getObject returns an object from its watch, which the first call starts, or by a GET request if canWatch forbids a watch.
 func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string) (object T, exists bool, err error) {
 	e, err := w.ensureWatch(namespace, name)
 	switch {
@@ -80,7 +77,7 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	defer timer.Stop()
 	select {
 	case <-e.ready:
-		object, exists = e.store.Get(kubeapi.Key(namespace, name))
+		object, exists = e.store.Get(kubeapi.Key(namespace, name)) // while the API server is unavailable, the last version
 		return object, exists, nil
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -93,8 +90,7 @@ func (w *objectWatcher[T]) getObject(ctx context.Context, namespace, name string
 	return object, false, err
 }
 
-// getIfCurrent returns a watched object without a request. ok is false if the object is not watched or does not exist, or if
-// its watch is not up to date.
+// getIfCurrent returns a watched object without a request, if its watch is up to date.
 func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bool) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -109,8 +105,7 @@ func (w *objectWatcher[T]) getIfCurrent(namespace, name string) (object T, ok bo
 	return e.store.Get(key)
 }
 
-// ensureWatch returns the watch of an object, which it creates if necessary. It returns nil if canWatch does not permit a
-// watch of the object. Before runWatches is called, the error is errNotRunning.
+// ensureWatch returns the watch of an object, which it creates if necessary, or nil if canWatch forbids a watch.
 func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T], error) {
 	key := kubeapi.Key(namespace, name)
 	w.mu.Lock()
@@ -185,8 +180,7 @@ func (w *objectWatcher[T]) setRunning(running bool) {
 	w.running = running
 }
 
-// prepareRuns returns one function for each new watch, which the caller runs in a goroutine. The function returns when ctx
-// ends or the watch is stopped.
+// prepareRuns returns one function for each new watch, which the caller runs in a goroutine until ctx ends.
 func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,10 +196,10 @@ func (w *objectWatcher[T]) prepareRuns(ctx context.Context) (all []func()) {
 }
 
 // dropUnused stops the watches of objects that were not read for 5 minutes, or that the listed pods no longer refer to.
-// referenced contains the objects that the listed pods refer to now; nil means unchanged.
 func (w *objectWatcher[T]) dropUnused(now time.Time, referenced map[string]reference) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// nil means that the references are unchanged
 	w.setReferences(now, referenced)
 	for key, e := range w.watches {
 		wasReferenced, overLimit := e.referenced, false

@@ -37,8 +37,7 @@ func appendText(buffer []byte, text string) []byte {
 	return append(binary.AppendUvarint(buffer, uint64(len(text))), text...)
 }
 
-// appendAddress appends an IP address to buffer. It appends the binary form if the text can be restored from this, otherwise
-// a zero byte and the text.
+// appendAddress appends an IP address to buffer: in binary form, or as text if the binary form would lose something.
 func appendAddress(buffer []byte, text string) []byte {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && a.String() == text {
 		raw := a.AsSlice()

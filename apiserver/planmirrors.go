@@ -95,17 +95,17 @@ func isMirrorOf(mirror, static *corev1.Pod) bool {
 	return mirror != nil && mirror.DeletionTimestamp == nil && matchesStatic(mirror, static)
 }
 
-// planMirror returns the action that creates the mirror pod of the static pod, or an action with the error that prevents
-// this. The action first deletes mirror, the present mirror pod of that name, which may be nil.
-func planMirror(static, mirror *corev1.Pod, in MirrorInput) MirrorAction {
-	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: mirror}
+// planMirror returns the action that replaces the present mirror pod, which may be nil, or an action with the error that
+// prevents this.
+func planMirror(static, present *corev1.Pod, in MirrorInput) MirrorAction {
+	action := MirrorAction{Namespace: static.Namespace, Name: static.Name, Delete: present}
 	node := in.Node
 	switch forbidden := findForbiddenReferences(static); {
 	case len(forbidden) > 0:
 		action.Err = fmt.Errorf("pod %s/%s cannot have a mirror: %w", static.Namespace, static.Name, forbidden.ToAggregate())
 	case node == nil || node.UID == "" || node.DeletionTimestamp != nil:
 		action.Err = fmt.Errorf("mirror of pod %s/%s: %w", static.Namespace, static.Name, errNotRegistered)
-	case mirror == nil && in.NameTaken != nil && in.NameTaken(static.Namespace, static.Name):
+	case present == nil && in.NameTaken != nil && in.NameTaken(static.Namespace, static.Name):
 		action.Err = fmt.Errorf("mirror of pod %s/%s: a pod that is no mirror pod has its name", static.Namespace, static.Name)
 	default:
 		action.Create = newMirror(static, node)
@@ -124,8 +124,7 @@ func matchesStatic(mirror, static *corev1.Pod) bool {
 	return ok && hash == static.Annotations[annotationHash] && namespacedNameOf(mirror) == namespacedNameOf(static)
 }
 
-// newMirror returns the mirror pod to create for a static pod. It is a copy of the static pod that is owned by the node and
-// has the static pod's config hash in its mirror annotation.
+// newMirror returns the mirror pod to create for a static pod: a copy that the node owns, with the pod's config hash.
 func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	controller := true
 	mirror := static.DeepCopy()
@@ -140,10 +139,10 @@ func newMirror(static *corev1.Pod, node *corev1.Node) *corev1.Pod {
 	return mirror
 }
 
-// findForbiddenReferences returns an error for each field in which the pod refers to an API object. A pod with such a
-// reference must have no mirror pod, because the API server would then permit the node to read the object. Source:
-// plugin/pkg/admission/noderestriction and pkg/api/pod.
+// findForbiddenReferences returns an error for each field that forbids a mirror pod, because it refers to an API object.
+// Source: plugin/pkg/admission/noderestriction and pkg/api/pod.
 func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
+	// the API server permits a node to read the objects to which its pods refer
 	r := referenceFinder{}
 	spec, path := &pod.Spec, field.NewPath("spec")
 	r.checkField(spec.ServiceAccountName != "", path.Child("serviceAccountName"), "service accounts")
@@ -167,8 +166,7 @@ func findForbiddenReferences(pod *corev1.Pod) field.ErrorList {
 
 type referenceFinder struct{ errs field.ErrorList }
 
-// checkField adds an error for the field at path if set is true. objects is the part of the error text that names the API
-// objects to which the field refers.
+// checkField adds an error for the field at path if it is set. objects is what it refers to, for the error text.
 func (r *referenceFinder) checkField(set bool, path *field.Path, objects string) {
 	const enough = 10
 	if set && len(r.errs) < enough {
@@ -190,8 +188,7 @@ func (r *referenceFinder) checkContainer(container *corev1.Container, path *fiel
 	}
 }
 
-// checkVolume adds an error if the volume refers to an API object. A volume of an unknown type is an error too, because it
-// may refer to one.
+// checkVolume adds an error if the volume refers to an API object, or may do so because its type is unknown.
 func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	switch {
 	case volume.Projected != nil:

@@ -38,8 +38,8 @@ type requestOutcome struct {
 	err    error // why it was not issued, if final
 }
 
-// addCertificateTables creates two watched tables: the cluster trust bundles, and the pod certificate requests of the node.
-// A table sends no request before its first use.
+// addCertificateTables creates the tables of cluster trust bundles and of the node's pod certificate requests. They send no
+// request before their first use.
 func (b *Objects) addCertificateTables(client *kubeapi.Client, node string) {
 	b.bundles = newLazyTable(kubeapi.In(client, kubeapi.ClusterTrustBundles, ""), kubeapi.TableOptions[*certificatesv1.ClusterTrustBundle, volume.TrustBundle]{
 		MaxObjects: maxTrustBundles,
@@ -112,9 +112,8 @@ func (b *Objects) Issue(ctx context.Context, request volume.CertificateRequest) 
 	return b.awaitOutcome(ctx, created)
 }
 
-// newCertificateRequest returns the PodCertificateRequest object for a request. account is the UID of the service account,
-// and nodeUID that of the Node object. The object is owned by the pod.
-func newCertificateRequest(request volume.CertificateRequest, account types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
+// newCertificateRequest returns the PodCertificateRequest object for a request. The pod owns the object.
+func newCertificateRequest(request volume.CertificateRequest, accountUID types.UID, node string, nodeUID types.UID) *certificatesv1.PodCertificateRequest {
 	return &certificatesv1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: request.Namespace, GenerateName: "req-",
@@ -122,7 +121,7 @@ func newCertificateRequest(request volume.CertificateRequest, account types.UID,
 		},
 		Spec: certificatesv1.PodCertificateRequestSpec{
 			SignerName: request.Signer, PodName: request.Pod, PodUID: types.UID(request.PodUID),
-			ServiceAccountName: request.ServiceAccount, ServiceAccountUID: account, NodeName: types.NodeName(node), NodeUID: nodeUID,
+			ServiceAccountName: request.ServiceAccount, ServiceAccountUID: accountUID, NodeName: types.NodeName(node), NodeUID: nodeUID,
 			MaxExpirationSeconds: request.MaxExpirationSeconds, StubPKCS10Request: request.StubPKCS10Request, UnverifiedUserAnnotations: request.Annotations,
 		},
 	}

@@ -59,10 +59,10 @@ func newPods(source *Source) *Pods {
 	return p
 }
 
-// comparePods orders pods by importance: pods that may run, then pods in a terminal phase that are being deleted, then other
-// pods in a terminal phase. Of two equally important pods, the older pod comes first. If the store is full, it drops the
-// last pods in this order, so that a new pod displaces no running pod.
+// comparePods orders pods by importance and then by age: pods that may run first, then pods in a terminal phase that are being
+// deleted.
 func comparePods(a, b *corev1.Pod) int {
+	// a full store drops the last pods, so that a new pod displaces no running pod
 	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 

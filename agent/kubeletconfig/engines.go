@@ -85,8 +85,7 @@ func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	return r, nil
 }
 
-// parseReserve parses a threshold in evictionHard, the part of the capacity that pods cannot request. A text such as 100Mi
-// becomes a Quantity, and a text such as 10% a Fraction.
+// parseReserve parses a threshold of evictionHard, such as 100Mi or 10%. It is the part of the capacity that pods cannot request.
 func parseReserve(text string) (podtree.EvictionReserve, error) {
 	amount, err := eviction.ParseAmount(text)
 	if err != nil || amount.Absolute == 0 {

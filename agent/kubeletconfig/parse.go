@@ -49,8 +49,7 @@ func (c *Configuration) parseField(name string, value json.RawMessage) error {
 	return yaml.UnmarshalStrict(fmt.Appendf(nil, "{%q: %s}", name, value), c)
 }
 
-// isEmpty reports whether a value is null, false, "", 0, "0", "0s", an empty list, or an object of such values. An
-// unsupported field may have these values.
+// isEmpty reports whether a value is null, false, "", 0, "0", "0s", an empty list, or an object of such values.
 func isEmpty(value json.RawMessage) bool {
 	var v any
 	return json.Unmarshal(value, &v) == nil && isZero(v)

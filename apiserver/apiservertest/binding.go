@@ -15,9 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// createBinding binds a pod to a node, after a POST request to the binding subresource of the pod. The Binding in the
-// request body names the node. The result is a success Status. Source: setPodNodeAndMetadata in
-// pkg/registry/core/pod/storage/storage.go.
+// createBinding handles a POST request to the binding subresource, which binds a pod to a node. Source:
+// setPodNodeAndMetadata in pkg/registry/core/pod/storage/storage.go.
 func (c *call) createBinding() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&corev1.Binding{})
 	if err != nil {
@@ -40,10 +39,9 @@ func (c *call) createBinding() (runtime.Object, error) {
 	return &metav1.Status{Status: metav1.StatusSuccess, Code: 201}, nil
 }
 
-// bindPod returns a copy of the stored pod, before, that is bound to the target node of the binding. It returns the error of
-// a real API server, for example if the pod already has a node.
-func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
-	pod := before.(*corev1.Pod).DeepCopy()
+// bindPod returns a copy of the pod that is bound to the target node, or the error of a real API server.
+func (c *call) bindPod(stored Object, binding *corev1.Binding) (Object, error) {
+	pod := stored.(*corev1.Pod).DeepCopy()
 	switch {
 	case binding.UID != "" && binding.UID != pod.UID:
 		return nil, c.conflictError(fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", binding.UID, pod.UID))
@@ -63,7 +61,7 @@ func (c *call) bindPod(before Object, binding *corev1.Binding) (Object, error) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second)),
 	})
-	if err := c.callAdmit(before, pod); err != nil {
+	if err := c.callAdmit(stored, pod); err != nil {
 		return nil, err
 	}
 	return pod, nil

@@ -23,9 +23,10 @@ func setDefault[T any](field **T, value T) {
 	}
 }
 
-// setWorkloadDefaults sets the API server's defaults in the fields that controllers and schedulers read without a check for nil. Pod
-// templates get no defaults: those of a pod are set when it is created. Source: defaults.go of the groups in pkg/apis.
+// setWorkloadDefaults sets defaults in the fields that controllers and schedulers read without a check for nil. Source: defaults.go
+// of the groups in pkg/apis.
 func setWorkloadDefaults(obj Object) {
+	// pod templates get no defaults: a pod gets its own when it is created
 	quarter := intstr.FromString("25%")
 	switch obj := obj.(type) {
 	case *corev1.ReplicationController:

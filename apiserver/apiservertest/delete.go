@@ -110,13 +110,12 @@ func (c *call) checkPreconditions(preconditions *metav1.Preconditions, obj Objec
 	return nil
 }
 
-// afterDeletion returns the object that remains after a DELETE request for the object before, or nil if none remains.
-// requested is the grace period of the request in seconds; nil means the grace period in the spec of the pod.
-func afterDeletion(before Object, requested *int64, now time.Time) Object {
+// afterDeletion returns the object that remains after a DELETE request, or nil if none remains.
+func afterDeletion(before Object, graceSeconds *int64, now time.Time) Object {
 	if pod, ok := before.(*corev1.Pod); ok {
-		grace := deletionGrace(pod, requested)
+		grace := deletionGrace(pod, graceSeconds)
 		if was := pod.DeletionGracePeriodSeconds; pod.DeletionTimestamp != nil && was != nil {
-			if requested == nil && *was > 0 || grace >= *was && *was > 0 {
+			if graceSeconds == nil && *was > 0 || grace >= *was && *was > 0 {
 				return before // only a shorter grace period has an effect
 			}
 		}
@@ -142,8 +141,7 @@ func afterDeletion(before Object, requested *int64, now time.Time) Object {
 	return obj
 }
 
-// deletionGrace returns the grace period of a pod deletion in seconds. requested is the grace period of the request; nil means
-// the grace period in the spec of the pod.
+// deletionGrace returns the grace period of a pod deletion in seconds. A request without a grace period uses that of the pod.
 func deletionGrace(pod *corev1.Pod, requested *int64) int64 {
 	grace := int64(0)
 	switch {

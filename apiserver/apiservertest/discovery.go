@@ -150,9 +150,9 @@ func (c *call) wantsAggregated() bool {
 	return false
 }
 
-// aggregatedGroups returns an APIGroupDiscoveryList of apidiscovery.k8s.io/v2 with the core group, or with all other groups. It is built
-// of maps, because the Go types would be one more package for every program that imports this one.
+// aggregatedGroups returns an APIGroupDiscoveryList with the core group, or with all other groups.
 func (k *kinds) aggregatedGroups(core bool) map[string]any {
+	// maps, because the Go types of apidiscovery.k8s.io/v2 would be one more package for every program that imports this one
 	groups, items := k.groups(), []any{}
 	if core {
 		groups = []string{corev1.GroupName}

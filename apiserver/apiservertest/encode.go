@@ -27,8 +27,7 @@ type encoding struct {
 	metadataOnly bool // the response has a PartialObjectMetadata for each object
 }
 
-// negotiateEncoding returns the first encoding in the Accept header that the server supports. A wildcard means JSON. If the
-// server supports none of them, the result is the zero value.
+// negotiateEncoding returns the first encoding in the Accept header that the server supports, or the zero value.
 func (c *call) negotiateEncoding() encoding {
 	accept := c.r.Header.Get("Accept")
 	if accept == "" {
@@ -101,11 +100,10 @@ func (c *call) encodeObject(obj runtime.Object, w io.Writer) error {
 	return c.encoding.encoder.Encode(obj.DeepCopyObject(), w) // the encoder sets the kind of its argument for a moment
 }
 
-// buildList returns a list of the requested kind, such as a PodList, with these objects as its items. version is the
-// resource version of the list.
-func (c *call) buildList(objects []Object, version int64) (runtime.Object, error) {
+// buildList returns a list of the requested kind, such as a PodList, with these items and this resource version.
+func (c *call) buildList(objects []Object, resourceVersion int64) (runtime.Object, error) {
 	if c.kind.typ == nil {
-		return c.buildUnstructuredList(objects, version), nil
+		return c.buildUnstructuredList(objects, resourceVersion), nil
 	}
 	list, err := c.server.kinds.scheme.New(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
 	if err != nil {
@@ -122,7 +120,7 @@ func (c *call) buildList(objects []Object, version int64) (runtime.Object, error
 	if err != nil {
 		return nil, err
 	}
-	meta.SetResourceVersion(fmt.Sprint(version))
+	meta.SetResourceVersion(fmt.Sprint(resourceVersion))
 	return list, nil
 }
 

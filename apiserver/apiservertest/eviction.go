@@ -23,8 +23,8 @@ import (
 // maxDisruptedPods is the number of evictions that the disruption controller has not confirmed above which a budget permits no more.
 const maxDisruptedPods = 2000
 
-// createEviction evicts a pod, after a POST request to the eviction subresource of the pod: it deletes the pod with the options in the
-// Eviction, if the PodDisruptionBudget of the pod permits this. Source: pkg/registry/core/pod/storage/eviction.go.
+// createEviction handles a POST request to the eviction subresource: it deletes the pod if its PodDisruptionBudget permits this.
+// Source: pkg/registry/core/pod/storage/eviction.go.
 func (c *call) createEviction() (runtime.Object, error) {
 	decoded, err := c.decodeBody(&policyv1.Eviction{})
 	if err != nil {
@@ -75,8 +75,8 @@ func evictedPod(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// useBudgetLocked takes one disruption from the PodDisruptionBudget of the pod, if it has one. It returns the error of a real API
-// server if the budget forbids the eviction. The caller holds the lock of the store.
+// useBudgetLocked takes one disruption from the PodDisruptionBudget of the pod, if it has one. The caller holds the lock of the
+// store.
 func (c *call) useBudgetLocked(pod *corev1.Pod) error {
 	switch pod.Status.Phase {
 	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
@@ -128,8 +128,8 @@ func permitsUnhealthy(budget *policyv1.PodDisruptionBudget) bool {
 	return budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0
 }
 
-// decrementBudget returns a copy of the budget that has one disruption less and lists the pod as disrupted. It returns the error of a
-// real API server if the budget permits no disruption. Source: checkAndDecrement.
+// decrementBudget returns a copy of the budget that permits one disruption less and lists the pod as disrupted. Source:
+// checkAndDecrement.
 func decrementBudget(budget *policyv1.PodDisruptionBudget, pod string) (Object, error) {
 	status := budget.Status
 	switch {

@@ -126,8 +126,7 @@ func (f *faults) disconnectSignal() <-chan struct{} {
 	return f.disconnect
 }
 
-// findFault returns the injected fault that applies to the request, or nil. It also counts the request for the fields Skip
-// and Times of each fault that matches it.
+// findFault returns the injected fault that applies to the request, or nil, and counts the request for Skip and Times.
 func (f *faults) findFault(request *call) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,9 +145,8 @@ func (f *faults) findFault(request *call) *Fault {
 	return nil
 }
 
-// applyFault delays the request, leaves it without a response or fails it, as the fault requires. It returns true if the
-// caller must still handle the request.
-func (c *call) applyFault(fault *Fault) bool {
+// applyFault delays, drops or fails the request. It returns true if the caller must still handle the request.
+func (c *call) applyFault(fault *Fault) (handle bool) {
 	disconnect := c.server.faults.disconnectSignal()
 	if fault.Delay > 0 {
 		timer := time.NewTimer(fault.Delay)

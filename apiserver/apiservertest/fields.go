@@ -16,8 +16,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// selectableField returns the value of the field of obj that has this name in a field selector, such as spec.nodeName. ok is
-// false if field selectors do not support the field.
+// selectableField returns the value of a field that field selectors support, such as spec.nodeName.
 func selectableField(obj Object, name string) (value string, ok bool) {
 	switch name {
 	case "metadata.name":

@@ -109,9 +109,8 @@ const (
 	removeValue
 )
 
-// editPath calls change(v, ok) with the value at the path; ok is false if the path does not exist. change returns a new
-// value, and how to apply it to the document at this path: set, insert or remove. editPath returns the resulting document.
-func editPath(doc any, path []string, change func(v any, ok bool) (value any, action editAction, err error)) (any, error) {
+// editPath returns the document in which change has set, inserted or removed the value at the path.
+func editPath(doc any, path []string, change func(old any, exists bool) (value any, action editAction, err error)) (any, error) {
 	if len(path) == 0 {
 		v, _, err := change(doc, true)
 		return v, err

@@ -185,8 +185,7 @@ func (k *kinds) kindOf(obj Object) *kind {
 	return k.byType[typ.Elem()]
 }
 
-// storedForm returns obj as the server stores it: an unstructured object of a kind with a Go type is converted to this type, and an
-// object of an alias to its stored kind.
+// storedForm returns obj as the server stores it: as its Go type if it has one, and as the stored kind of an alias.
 func (k *kinds) storedForm(obj Object) (Object, error) {
 	kind := k.kindOf(obj)
 	if kind == nil {

@@ -30,9 +30,9 @@ type remainder struct {
 	version int64
 }
 
-// cutPage returns the first page of a list, with at most limit objects; zero means all objects. It stores the remaining
-// objects under the continue token that it returns. token is empty if no objects remain.
+// cutPage returns the first objects of a list, at most limit, and a continue token for the remaining objects.
 func (p *pages) cutPage(from remainder, limit int) (page []Object, token string) {
+	// zero means no limit
 	if limit <= 0 || len(from.objects) <= limit {
 		return from.objects, ""
 	}

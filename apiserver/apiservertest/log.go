@@ -50,9 +50,8 @@ func (c *call) loggedRequest() Request {
 	}
 }
 
-// addRequest appends a request to the log, and deletes the oldest requests above the limits. It returns the index of the log entry,
-// which setCode needs.
-func (l *requestLog) addRequest(request Request) int {
+// addRequest appends a request to the log, drops the oldest requests above the limits, and returns the index of the entry.
+func (l *requestLog) addRequest(request Request) (index int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.requests = append(l.requests, request)

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Put creates or replaces objects, including their status. It is no request, so injected faults do not apply. An existing
-// object keeps its UID and creation time. A new object gets a UID and the current time. Put does not change its arguments.
+// Put creates or replaces objects with their status, without a request and so without injected faults. An existing object
+// keeps its UID and creation time. Put does not change its arguments.
 func (s *Server) Put(objects ...Object) error {
 	for _, obj := range objects {
 		stored, err := s.kinds.storedForm(cloneObject(obj))
@@ -49,8 +49,8 @@ func (s *Server) putObject(obj Object) error {
 	return nil
 }
 
-// Delete deletes an object like kubectl delete --grace-period. grace is in seconds; nil means the grace period in the spec
-// of the pod. A pod that is bound to a node stays until the node deletes it with a grace period of zero.
+// Delete deletes an object like kubectl delete, with a grace period in seconds; nil means that of the pod. A pod that is
+// bound to a node stays until the node deletes it with a grace period of zero.
 func (s *Server) Delete(obj Object, grace *int64) error {
 	return s.editObject(obj, func(before Object) Object { return afterDeletion(before, grace, time.Now()) })
 }
@@ -129,8 +129,8 @@ func (s *Server) DeleteSilently(obj Object) error {
 	return nil
 }
 
-// Compact deletes the history of changes and all continue tokens. A watch from an older resource version then ends with an
-// ERROR event, and a list with a continue token fails. Both have the code 410 and the reason Expired.
+// Compact deletes the history of changes and all continue tokens. A watch from an older resource version and a list with a
+// continue token then fail with code 410 and reason Expired.
 func (s *Server) Compact() {
 	s.store.compactHistory()
 	s.pages.expireAll()

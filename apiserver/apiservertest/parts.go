@@ -35,11 +35,11 @@ func copyStatus(obj, from Object) {
 	}
 }
 
-// keepStatusAndMetadata replaces all fields of obj by those of before, except for the status and the metadata. Of a custom resource it
-// keeps the status only, as a real API server does.
+// keepStatusAndMetadata restores all fields of obj except status and metadata from before.
 func keepStatusAndMetadata(obj, before Object) {
 	before = cloneObject(before)
 	if u, ok := obj.(*unstructured.Unstructured); ok {
+		// of a custom resource, a real API server takes the status only
 		copyStatus(before, obj)
 		u.Object = before.(*unstructured.Unstructured).Object
 		return

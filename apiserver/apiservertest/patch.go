@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// patchObject applies the patch of a PATCH request to the stored object. The patch is a strategic merge patch, a merge patch
-// or a JSON patch.
+// patchObject applies the strategic merge patch, merge patch or JSON patch of a PATCH request to the stored object.
 func (c *call) patchObject() (Object, error) {
 	return c.editStored(func(before Object) (Object, error) {
 		original, err := marshalObject(c.kind.fromStored(before))
@@ -42,14 +41,14 @@ func (c *call) applyPatch(original []byte) ([]byte, error) {
 	return c.applyPatchTo(original, c.kind.newObject())
 }
 
-// applyPatchTo applies the patch of the request to a JSON document, and returns the resulting document. The Go type of document has
-// the merge keys of its lists. Like a real API server, it supports no strategic merge patches of custom resources.
+// applyPatchTo applies the patch of the request to a JSON document.
 func (c *call) applyPatchTo(original []byte, document any) ([]byte, error) {
 	var patched []byte
 	var err error
 	name := mediaType(c.r.Header.Get("Content-Type"))
 	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType)}
 	if c.kind.typ == nil {
+		// as in a real API server, custom resources have no strategic merge patch
 		accepted = accepted[:2]
 	}
 	if !slices.Contains(accepted, name) {
@@ -57,7 +56,7 @@ func (c *call) applyPatchTo(original []byte, document any) ([]byte, error) {
 	}
 	switch types.PatchType(name) {
 	case types.StrategicMergePatchType:
-		patched, err = strategicpatch.StrategicMergePatch(original, c.body, document)
+		patched, err = strategicpatch.StrategicMergePatch(original, c.body, document) // the Go type of document has the merge keys of its lists
 	case types.MergePatchType:
 		patched, err = applyMergePatch(original, c.body)
 	default:

@@ -23,9 +23,8 @@ func systemPriority(class string) (value int32, ok bool) {
 	}
 }
 
-// setPriorityLocked sets the priority and the preemption policy of a new pod by its PriorityClass. Without a class, the default class
-// applies, or a priority of zero. A pod with a priority keeps it. The caller holds the lock of the store. Source:
-// plugin/pkg/admission/priority.
+// setPriorityLocked sets the priority and preemption policy of a new pod from its PriorityClass. The caller holds the lock of the
+// store. Source: plugin/pkg/admission/priority.
 func (c *call) setPriorityLocked(pod *corev1.Pod) error {
 	if pod.Spec.Priority != nil {
 		return nil

@@ -108,8 +108,7 @@ type call struct {
 	disconnectAfter time.Duration // of a watch; zero: never
 }
 
-// parseRequest reads the path, verb and body of the request, and logs the request. For an invalid request it sends an error
-// response and returns false.
+// parseRequest reads and logs the request. If the request is invalid, it sends an error response and returns false.
 func (c *call) parseRequest() bool {
 	var ok bool
 	if c.address, ok = c.server.kinds.parsePath(c.r.URL.Path); !ok {
@@ -137,8 +136,7 @@ func (c *call) parseRequest() bool {
 	return false
 }
 
-// findVerb returns the API verb of the request, such as list or watch. It returns "" if the HTTP method is not supported for
-// the path.
+// findVerb returns the API verb of the request, such as list or watch, or "" if the HTTP method is not supported.
 func (c *call) findVerb() string {
 	one := c.name != ""
 	switch c.r.Method {

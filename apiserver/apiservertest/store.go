@@ -55,8 +55,7 @@ func newStore(kinds *kinds, maxHistory int) *store {
 	}
 }
 
-// keyOf returns the store key of an object: its kind, namespace and name. It returns an error if the kind is not supported
-// or a required namespace is empty.
+// keyOf returns the key of an object in the store: its kind, namespace and name.
 func (s *store) keyOf(obj Object) (key, error) {
 	k := s.kinds.kindOf(obj)
 	switch {
@@ -103,18 +102,17 @@ func (s *store) listLocked(kind *kind, matches func(Object) bool) []Object {
 	return list
 }
 
-// updateObject replaces the stored object with key k by the result of edit(before), and returns the new object. before is
-// the stored object, or nil if there is none, and must not be changed. If the result is nil, updateObject removes the stored
-// object and returns it. The store owns the result. A dry run changes nothing in the store, and returns the result or before.
+// updateObject replaces the object with key k by the result of edit, and returns that. A nil object does not exist.
 func (s *store) updateObject(k key, dryRun bool, edit func(before Object) (after Object, err error)) (Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// edit must not change the stored object, and the store owns the result
 	before := s.objects[k.kind][k]
 	after, err := edit(before)
 	switch {
 	case err != nil:
 		return nil, err
-	case dryRun && after == nil:
+	case dryRun && after == nil: // a deletion returns the deleted object
 		return before, nil
 	case dryRun:
 		return after, nil
@@ -122,10 +120,10 @@ func (s *store) updateObject(k key, dryRun bool, edit func(before Object) (after
 	return s.putLocked(k, before, after), nil
 }
 
-// putLocked replaces the object before by the object after, and appends the change to the history. If before is nil, it
-// creates an object. If after is nil, it removes the object. It returns the stored object, or the removed object with its
-// last resource version. The caller holds the lock of the store.
+// putLocked replaces, creates or removes an object in the store, and returns the new or removed object. A nil object does not
+// exist.
 func (s *store) putLocked(k key, before, after Object) Object {
+	// the caller holds s.mu
 	if before != nil && after != nil && equalObjects(before, after) {
 		return before
 	}
@@ -165,9 +163,8 @@ func (s *store) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// changesSince returns the changes after a resource version. current is the resource version of the store, and next is
-// closed at the following change. ok is false if the history no longer contains all these changes.
-func (s *store) changesSince(version int64) (changes []change, current int64, next <-chan struct{}, ok bool) {
+// changesSince returns the changes after a resource version. ok is false if the history no longer has all of them.
+func (s *store) changesSince(version int64) (changes []change, current int64, nextChange <-chan struct{}, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if version < s.oldest {
@@ -196,10 +193,9 @@ func (s *store) deleteSilently(k key) {
 // currentTime returns the time in whole seconds, as API objects store it.
 func currentTime() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
 
-// fillLocked sets the UID, the creation time and the defaults of a new object. If the object has no name, it generates one
-// from generateName, and tries again at most seven times if the name is taken. The caller holds the lock of the store.
+// fillLocked sets the name, UID, creation time and defaults of a new object. The caller holds the lock of the store.
 func (s *store) fillLocked(obj Object) {
-	for try := 0; obj.GetName() == "" || try > 0 && try < 8; try++ {
+	for try := 0; obj.GetName() == "" || try > 0 && try < 8; try++ { // another name if the generated name is taken
 		obj.SetName(generateName(obj.GetGenerateName()))
 		if k, err := s.keyOf(obj); err != nil || s.objects[k.kind][k] == nil {
 			break
@@ -236,13 +232,12 @@ func equalObjects(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// watchEvent returns the event that a watch of this kind sends for the change. matches reports whether the watch selects an
-// object. An object that starts to match is ADDED, and an object that stops to match is DELETED. ok is false if the watch
-// sends no event.
+// watchEvent returns the event that a watch of this kind sends for the change. ok is false if it sends none.
 func (c change) watchEvent(kind *kind, matches func(Object) bool) (eventType watch.EventType, obj runtime.Object, ok bool) {
 	if c.kind != kind {
 		return "", nil, false
 	}
+	// an object that starts to match the watch's selector is ADDED, and an object that stops to match is DELETED
 	was, is := c.before != nil && matches(c.before), c.after != nil && matches(c.after)
 	switch {
 	case is && was:

@@ -55,8 +55,7 @@ func (c *call) createToken() (runtime.Object, error) {
 	return request, nil
 }
 
-// checkBoundObject returns an error unless the Pod, Secret or Node exists to which ref binds the token. If ref is nil, the
-// token is not bound to an object.
+// checkBoundObject returns an error unless the Pod, Secret or Node exists to which the token is bound.
 func (c *call) checkBoundObject(ref *authenticationv1.BoundObjectReference) error {
 	if ref == nil {
 		return nil

@@ -12,9 +12,8 @@ import (
 	"syscall"
 )
 
-// Transport returns a round tripper that sends requests to the server without a socket. It can be used in a synctest bubble
-// if the server was created there, because the goroutine of each request exits with the request. Tests of connections need
-// [Server.Listen].
+// Transport returns a round tripper that sends requests to the server without a socket. It works in a synctest bubble in
+// which the server was created. Tests of connections need [Server.Listen].
 func (s *Server) Transport() http.RoundTripper { return transport{server: s} }
 
 type transport struct{ server *Server }

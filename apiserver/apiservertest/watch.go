@@ -54,11 +54,11 @@ func (c *call) parseSelectors() (func(Object) bool, error) {
 	}, nil
 }
 
-// checkVersion returns an error if the resource version in the query is newer than that of the store, version. This happens
-// after a restore of etcd.
-func checkVersion(query url.Values, version int64) error {
+// checkVersion returns an error if the query asks for a newer resource version than the store has.
+func checkVersion(query url.Values, stored int64) error {
 	asked, err := strconv.ParseInt(query.Get("resourceVersion"), 10, 64)
-	if err != nil || asked <= version {
+	// a newer version occurs after a restore of etcd
+	if err != nil || asked <= stored {
 		return nil
 	}
 	tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
@@ -169,12 +169,12 @@ func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values
 	}
 }
 
-// sendChanges sends all changes that the watch has not sent yet. next is closed at the following change. ok is false if the
-// watch must stop. If the history lacks some of these changes, the watch ends with an ERROR event and the status 410, also at its
-// start, as that of a real API server (newErrWatcher in apiserver/pkg/storage/cacher).
-func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
-	changes, version, next, ok := s.call.server.store.changesSince(s.version)
+// sendChanges sends the changes that the watch has not sent yet. ok is false if the watch must stop.
+func (s *watchStream) sendChanges() (nextChange <-chan struct{}, ok bool) {
+	changes, version, nextChange, ok := s.call.server.store.changesSince(s.version)
 	if !ok {
+		// A real API server ends the watch the same way, also at its start. Source: newErrWatcher in
+		// apiserver/pkg/storage/cacher.
 		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", s.version, version)).ErrStatus
 		_ = s.events.writeEvent(watch.Error, &expired) // the watch ends in any case
 		s.events.flushEvents()
@@ -189,7 +189,7 @@ func (s *watchStream) sendChanges() (next <-chan struct{}, ok bool) {
 		s.events.flushEvents()
 	}
 	s.version = max(s.version, version)
-	return next, true
+	return nextChange, true
 }
 
 // sendBookmark sends a bookmark event with these annotations. Its resource version is the one up to which the watch has sent

@@ -17,8 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// dispatchVerb calls the method for the verb of the request. It returns the object and the HTTP status code for the
-// response. obj is nil for a watch, which has already sent its response.
+// dispatchVerb calls the method for the verb of the request, and returns the object and HTTP status code of the response.
 func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 	if !c.hasSubresource() {
 		return nil, 0, apierrors.NewGenericServerResponse(http.StatusNotFound, c.verb, c.kind.groupResource(), c.name,
@@ -47,7 +46,7 @@ func (c *call) dispatchVerb() (obj runtime.Object, code int, err error) {
 		obj, err := c.listObjects()
 		return obj, http.StatusOK, err
 	case "watch":
-		return nil, 0, c.watchObjects()
+		return nil, 0, c.watchObjects() // a watch sends its response itself
 	case "create":
 		obj, err := c.createObject()
 		return orNone(obj), http.StatusCreated, err
@@ -97,8 +96,7 @@ func (c *call) invalidError(name, path, detail string) error {
 	return apierrors.NewInvalid(c.kind.GroupKind(), name, field.ErrorList{field.Invalid(field.NewPath(path), "", detail)})
 }
 
-// callAdmit calls the hook Options.Admit with the stored object and a copy of the new object, and returns its error as an
-// API error. obj is nil for a deletion.
+// callAdmit calls the hook Options.Admit, and returns its error as an API error. For a deletion, obj is nil.
 func (c *call) callAdmit(before, obj Object) error {
 	if c.server.opts.Admit == nil {
 		return nil
@@ -177,8 +175,7 @@ func (c *call) prepareCreate(obj Object) {
 	}
 }
 
-// updateObject replaces the stored object by the object in the body of a PUT request. For a subresource it replaces only the
-// part that this writes.
+// updateObject replaces the stored object, or its subresource, by the object in the body of a PUT request.
 func (c *call) updateObject() (Object, error) {
 	obj, err := c.decodeObject()
 	if err != nil {
@@ -195,8 +192,8 @@ func (c *call) updateObject() (Object, error) {
 	})
 }
 
-// editStored replaces the stored object of the request by the result of edit(before). If the result is nil, it removes the object. A
-// missing object is a NotFound error. A dry run changes nothing and returns the result.
+// editStored replaces the object of the request by the result of edit, or removes it if the result is nil. A missing object is an
+// error.
 func (c *call) editStored(edit func(before Object) (Object, error)) (Object, error) {
 	return c.server.store.updateObject(c.objectKey(), c.dryRun, func(before Object) (Object, error) {
 		if before == nil {
@@ -210,9 +207,7 @@ func (c *call) conflictError(text string) error {
 	return apierrors.NewConflict(c.kind.groupResource(), c.name, fmt.Errorf("%s", text))
 }
 
-// prepareUpdate returns the object to store when an update or patch replaces before by obj. It restores the fields of obj
-// that clients cannot change, or that belong to another subresource. If the last finalizer was removed from a deleted
-// object, the result is nil, which removes the object.
+// prepareUpdate returns the object that an update or patch stores, or nil if the object must be removed.
 func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	if v := obj.GetResourceVersion(); v != "" && v != before.GetResourceVersion() {
 		return nil, c.conflictError("the object has been modified; please apply your changes to the latest version and try again")
@@ -220,6 +215,7 @@ func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	if uid := obj.GetUID(); uid != "" && uid != before.GetUID() {
 		return nil, c.invalidError(c.name, "metadata.uid", "field is immutable")
 	}
+	// fields that clients cannot change, or that belong to another subresource, keep their values
 	obj.SetUID(before.GetUID())
 	obj.SetResourceVersion(before.GetResourceVersion())
 	obj.SetCreationTimestamp(before.GetCreationTimestamp())

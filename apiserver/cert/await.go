@@ -17,8 +17,7 @@ import (
 )
 
 // awaitCertificate waits until a CertificateSigningRequest is issued, denied, failed or deleted, and returns the certificate
-// chain as PEM. While the API server is unavailable, it continues to wait until ctx ends. uid is the UID of the created
-// request; a request with the same name and another UID is an error.
+// chain as PEM.
 func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, uid types.UID) ([]byte, error) {
 	changed := make(chan struct{}, 1)
 	store := kubeapi.NewStore(kubeapi.In(client, kubeapi.CertificateSigningRequests, ""), kubeapi.StoreOptions[*certificatesv1.CertificateSigningRequest]{
@@ -27,6 +26,7 @@ func awaitCertificate(ctx context.Context, client *kubeapi.Client, name string, 
 			sleep.Wake(changed)
 		},
 	})
+	// while the API server is unavailable, Run retries until ctx ends
 	watching, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()

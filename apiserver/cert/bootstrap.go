@@ -29,9 +29,8 @@ import (
 // bootstrapTimeout is how long [Bootstrap] waits for the approval of one request.
 const bootstrapTimeout = time.Hour
 
-// Bootstrap requests a client certificate for an agent that does not rotate it, stores it and writes the kubeconfig. If the
-// kubeconfig is already usable, it returns at once. A failed request is logged and retried. Bootstrap returns without a
-// certificate only if ctx ends or the files cannot be used.
+// Bootstrap requests a client certificate for an agent that does not rotate it, stores it and writes the kubeconfig. A
+// usable kubeconfig is kept. A failed request is logged and retried until ctx ends.
 func Bootstrap(ctx context.Context, opts ClientOptions) error {
 	b, reason, err := newBootstrap(opts)
 	if err != nil {
@@ -68,9 +67,8 @@ type bootstrap struct {
 	discardStored bool // the key of the stored certificate must not be used: a request with it was refused
 }
 
-// newBootstrap opens the certificate store. If the kubeconfig is unusable, a certificate must be requested, and reason
-// tells why the kubeconfig is unusable. If it is usable, reason is nil. Without a bootstrap kubeconfig, a kubeconfig that
-// cannot be loaded is an error.
+// newBootstrap opens the certificate store. If a certificate must be requested, reason is why the kubeconfig is unusable;
+// otherwise it is nil.
 func newBootstrap(opts ClientOptions) (b *bootstrap, reason, err error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, nil, err
@@ -125,9 +123,8 @@ func (b *bootstrap) bootstrapOnce(ctx context.Context) error {
 	return kubeconfig.Write(b.opts.Kubeconfig, k, b.base.store.CurrentPath())
 }
 
-// obtainCertificate creates the CertificateSigningRequest for the key, or adopts the request of an earlier attempt, and
-// returns the issued certificate as PEM. If the request was denied or has failed, or if the existing request is not
-// equivalent, it deletes the key. The next attempt then uses a new key, and so a new request name.
+// obtainCertificate creates a CertificateSigningRequest for the key, or adopts that of an earlier attempt, and returns the
+// certificate as PEM.
 func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Client, key crypto.Signer) ([]byte, error) {
 	name, uid, err := b.createRequest(ctx, client, key)
 	if err != nil {
@@ -135,19 +132,20 @@ func (b *bootstrap) obtainCertificate(ctx context.Context, client *kubeapi.Clien
 	}
 	chain, err := awaitCertificate(ctx, client, name, uid)
 	if _, refused := errors.AsType[*RefusedError](err); refused {
+		// a new key gives the next request a new name
 		return nil, errors.Join(err, b.discardKey())
 	}
 	return chain, err
 }
 
-// createRequest creates the CertificateSigningRequest and returns its name and UID. The name is derived from the key. If a
-// request with this name exists, createRequest adopts it, or returns an error if it is not equivalent.
+// createRequest creates the CertificateSigningRequest for the key, or adopts the equivalent request of an earlier attempt.
 func (b *bootstrap) createRequest(ctx context.Context, client *kubeapi.Client, key crypto.Signer) (name string, uid types.UID, err error) {
 	template := certrequest.ClientTemplate(b.opts.NodeName)
 	wanted, err := certrequest.NewRequest(template, certificatesv1.KubeAPIServerClientKubeletSignerName, key)
 	if err != nil {
 		return "", "", err
 	}
+	// the name is derived from the key, so that a restarted agent finds its request
 	wanted.GenerateName = ""
 	if wanted.Name, err = certrequest.RequestName(template, key.Public()); err != nil {
 		return "", "", err
@@ -181,8 +179,7 @@ func (b *bootstrap) discardKey() error {
 	return nil
 }
 
-// loadKey returns the private key for a request, and its PEM. It prefers the key of the stored certificate, then the key of
-// the last attempt. If neither exists, it creates a key and writes it to keyPath.
+// loadKey returns the key of the stored certificate, the key of the last attempt, or a new key.
 func (b *bootstrap) loadKey() (key crypto.Signer, keyPEM []byte, err error) {
 	if pair, err := b.base.store.Current(); err == nil && !b.discardStored {
 		if key, text, err := certstore.EncodeKey(pair); err == nil {

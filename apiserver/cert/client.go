@@ -62,9 +62,8 @@ type Client struct {
 	client *kubeapi.Client
 }
 
-// NewClient loads the stored client certificate of the node, if there is one. If the kubeconfig is unusable, it writes a new
-// kubeconfig for the cluster in the bootstrap kubeconfig. It sends no request; [Client.Run] requests the certificate. An
-// error names the file that cannot be used.
+// NewClient loads the stored client certificate of the node, if there is one. It sends no request: [Client.Run] requests a
+// certificate. An unusable kubeconfig is replaced by one for the cluster in the bootstrap kubeconfig.
 func NewClient(opts ClientOptions) (*Client, error) {
 	if err := opts.checkRequired(); err != nil {
 		return nil, fmt.Errorf("client certificate: %w", err)
@@ -106,9 +105,8 @@ func (c *Client) openStore() (err error) {
 	return err
 }
 
-// loadInitialKubeconfig returns the kubeconfig if it is usable, or if there is no bootstrap kubeconfig. Otherwise it writes
-// and returns a new kubeconfig. The new kubeconfig has the cluster of the bootstrap kubeconfig and the client certificate
-// file of the store.
+// loadInitialKubeconfig returns the kubeconfig if it is usable. Otherwise it writes one for the cluster in the bootstrap
+// kubeconfig.
 func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slog.Logger) (*kubeconfig.File, error) {
 	if opts.BootstrapKubeconfig == "" {
 		return kubeconfig.Load(opts.Kubeconfig)
@@ -133,19 +131,18 @@ func loadInitialKubeconfig(opts *ClientOptions, store *certstore.Store, log *slo
 	return k, nil
 }
 
-// checkKubeconfig returns nil if the kubeconfig at path is usable, and otherwise the reason why not. If the file cannot be
-// read, it returns err: the file must then not be overwritten, because an administrator must repair it.
-func checkKubeconfig(path string, now time.Time) (reason, err error) {
+// checkKubeconfig returns why the kubeconfig is unusable, or nil if it is usable.
+func checkKubeconfig(path string, now time.Time) (unusable, err error) {
 	if _, err := os.Stat(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		// an unreadable file must not be overwritten: an administrator must repair it
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	return kubeconfig.CheckUsable(path, now), nil
 }
 
-// findCertificate returns the certificate in the store. If the stored certificate is missing or has expired, it stores and
-// returns the certificate in the kubeconfig, and force is true. Run must replace that certificate at once, because it may
-// have more rights than a node needs. If both certificates are missing or have expired, pair is nil.
-func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error) {
+// findCertificate returns the valid certificate in the store or else in the kubeconfig, or nil. Run must replace that of the
+// kubeconfig at once.
+func (c *Client) findCertificate() (pair *tls.Certificate, replace bool, err error) {
 	pair, err = c.rotation.base.store.Current()
 	if err == nil && c.rotation.base.now().Before(pair.Leaf.NotAfter) {
 		return pair, false, nil
@@ -164,12 +161,11 @@ func (c *Client) findCertificate() (pair *tls.Certificate, force bool, err error
 	if _, err := c.rotation.base.store.Update(k.REST.CertData, k.REST.KeyData); err != nil {
 		c.rotation.base.log.Error("certificate of the kubeconfig cannot be stored", "error", err)
 	}
-	return &given, true, nil
+	return &given, true, nil // it may have more rights than a node needs
 }
 
-// requestClient returns a client for certificate requests, and a function that closes it. The client uses the current
-// certificate. If there is none, it uses the bootstrap kubeconfig, or other credentials in the kubeconfig. These files are
-// read at each call, because an administrator may have repaired them.
+// requestClient returns a client for certificate requests, and a function that closes it. It uses the current certificate or
+// else the kubeconfigs.
 func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), err error) {
 	pair := c.rotation.currentPair()
 	other := pair != nil && isOtherNode(pair.Leaf.Subject.CommonName, c.opts.NodeName) && c.opts.BootstrapKubeconfig != ""
@@ -177,6 +173,7 @@ func (c *Client) requestClient() (client *kubeapi.Client, closeClient func(), er
 		return c.client, func() {}, nil
 	}
 	var missing error
+	// read at each call, because an administrator may have repaired the files
 	for _, path := range []string{c.opts.BootstrapKubeconfig, c.opts.Kubeconfig} {
 		if path == "" {
 			continue
@@ -228,9 +225,9 @@ func isOtherNode(commonName, node string) bool {
 // call of Run returns an error.
 func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
-// Config returns a REST config whose clients present the current certificate on each new connection, or no credentials while
-// there is no valid certificate. After a rotation, new requests use new connections. Requests in flight may complete, and
-// watches are closed after 15 s. Each client has its own connections.
+// Config returns a REST config whose clients present the current certificate, if there is a valid one. After a rotation,
+// requests use new connections; requests in flight may complete, and watches are closed after 15 s. Each client has its own
+// connections.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
 // clientCertificate returns the current certificate, or an empty one if there is no valid certificate. It is the

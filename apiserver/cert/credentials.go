@@ -19,9 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// LoadKubeconfig reads the kubeconfig at path, and returns the REST config of its current context. Relative paths in the
-// kubeconfig are relative to its directory. Files that it names must be regular files of at most 1 MiB; [CheckCredentials]
-// examines their content.
+// LoadKubeconfig reads a kubeconfig and returns the REST config of its current context. Files that it names must be regular
+// files of at most 1 MiB.
 //
 // The error is one line that names the file and the field, without keys or tokens. It wraps [fs.ErrNotExist] if the file
 // does not exist.
@@ -33,9 +32,8 @@ func LoadKubeconfig(path string) (*rest.Config, error) {
 	return k.REST, nil
 }
 
-// CheckCredentials returns an error if the API server cannot accept the credentials in config for this node. It detects an
-// unreadable file, a client certificate that has expired or is not valid yet, and a certificate of another node. The error
-// names the field and the file. CheckCredentials sends no request, and does not check tokens and credential plugins.
+// CheckCredentials returns an error if a file of the config is unreadable, or if its client certificate is expired, not
+// valid yet or for another node. It sends no request, and does not check tokens and credential plugins.
 func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 	if ca, where, err := readField(config.CAData, config.CAFile, "certificate-authority"); err != nil {
 		return err
@@ -70,8 +68,7 @@ func CheckCredentials(config *rest.Config, node string, now time.Time) error {
 }
 
 // ExplainError adds to the error of a request which field of config must be corrected: the certificate authority, the server
-// or the credentials. The result wraps err. If the cause is not a field, or if err is nil, ExplainError returns err
-// unchanged.
+// or the credentials. The result wraps err. An err with another cause is returned unchanged.
 func ExplainError(config *rest.Config, err error) error {
 	var unknown x509.UnknownAuthorityError
 	var invalid x509.CertificateInvalidError
@@ -90,8 +87,7 @@ func ExplainError(config *rest.Config, err error) error {
 	return err
 }
 
-// credentialsOf returns a text for errors that names the config field with the credentials. If the credentials are in a
-// file, the text also contains its path.
+// credentialsOf returns the name of the config field with the credentials, and the path of their file, for error texts.
 func credentialsOf(config *rest.Config) string {
 	switch {
 	case config.CertFile != "" || len(config.CertData) > 0:
@@ -106,20 +102,19 @@ func credentialsOf(config *rest.Config) string {
 	return "user: there are no credentials"
 }
 
-// sourceOf returns a text for errors that names the source of a certificate or key. name is its field in the kubeconfig,
-// for example "client-key". The text is "client-key-data" for inline data, and "client-key PATH" for a file.
-func sourceOf(file string, inline bool, name string) string {
+// sourceOf returns a text for errors such as "client-key PATH", or "client-key-data" for data in the kubeconfig itself.
+func sourceOf(file string, inline bool, field string) string {
 	switch {
 	case inline:
-		return name + "-data"
+		return field + "-data"
 	case file != "":
-		return name + " " + file
+		return field + " " + file
 	}
-	return name + " (of the system)"
+	return field + " (of the system)"
 }
 
-// readField returns the content of a config field: data if set, otherwise the content of the file. where is the name of the
-// field for error texts; it is empty if the field is not set.
+// readField returns the data or else the content of the file. If neither is set, where, the field's name for errors, is
+// empty.
 func readField(data []byte, file, name string) (content []byte, where string, err error) {
 	if len(data) == 0 && file == "" {
 		return nil, "", nil

@@ -27,15 +27,14 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("certificate signing request %s %s: %.200q: %.1000q", e.Request, verb, e.Reason, e.Message)
 }
 
-// requestOutcome returns the issued certificate as PEM, or nil while the request is pending. It returns an error if the
-// request was denied, failed, deleted or replaced. request is the present object with this name, or nil. uid is the UID of
-// the request that the agent created.
-func requestOutcome(request *certificatesv1.CertificateSigningRequest, name string, uid types.UID) ([]byte, error) {
+// requestOutcome returns the issued certificate as PEM, nil while the request is pending, or an error if the request has
+// failed.
+func requestOutcome(request *certificatesv1.CertificateSigningRequest, name string, createdUID types.UID) (chain []byte, err error) {
 	if request == nil {
 		return nil, fmt.Errorf("certificate signing request %s was deleted", name)
 	}
-	if request.UID != uid {
-		return nil, fmt.Errorf("certificate signing request %s was replaced by another one: its UID is %q, not %q", name, request.UID, uid)
+	if request.UID != createdUID {
+		return nil, fmt.Errorf("certificate signing request %s was replaced by another one: its UID is %q, not %q", name, request.UID, createdUID)
 	}
 	approved := false
 	for _, c := range request.Status.Conditions {

@@ -74,9 +74,9 @@ type rotation struct {
 	template     func() (certrequest.Template, bool) // names for the certificate; false: the names are not known yet
 	// requestClient returns a client for certificate requests, and a function that closes it.
 	requestClient func() (*kubeapi.Client, func(), error)
-	// findCertificate loads the certificate on disk. force is true if it was not issued for the node: it must be replaced at
+	// findCertificate loads the certificate on disk. replace is true if it was not issued for the node: it must be replaced at
 	// once.
-	findCertificate func() (pair *tls.Certificate, force bool, err error)
+	findCertificate func() (pair *tls.Certificate, replace bool, err error)
 	onRotated       func(now time.Time)           // called after a new current certificate, before the hook Rotated; nil: not called
 	closeExpired    func(now time.Time) time.Time // closes connections of replaced certificates, returns the next call; nil: not called
 	guard           runonce.Guard
@@ -111,13 +111,12 @@ func (r *rotation) status() Status {
 	return s
 }
 
-// setCurrent replaces the current certificate, and returns the leaf of the previous certificate, or nil. If force is true,
-// Run replaces the new certificate at once.
-func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Certificate) {
+// setCurrent replaces the current certificate and returns the leaf of the previous certificate, or nil.
+func (r *rotation) setCurrent(pair *tls.Certificate, replaceAtOnce bool) (old *x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old = r.state.Leaf
-	r.pair, r.state.Leaf, r.state.IsBootstrap, r.state.Random = pair, pair.Leaf, force, r.base.random()
+	r.pair, r.state.Leaf, r.state.IsBootstrap, r.state.Random = pair, pair.Leaf, replaceAtOnce, r.base.random()
 	return old
 }
 
@@ -125,7 +124,7 @@ func (r *rotation) setCurrent(pair *tls.Certificate, force bool) (old *x509.Cert
 // logged.
 func (r *rotation) loadExisting() {
 	r.reloadedAt = r.base.now()
-	pair, force, err := r.findCertificate()
+	pair, replace, err := r.findCertificate()
 	if err != nil && !errors.Is(err, certstore.ErrNoCertificate) {
 		if text := err.Error(); text != r.reloadError {
 			r.reloadError = text
@@ -137,7 +136,7 @@ func (r *rotation) loadExisting() {
 	if pair == nil {
 		return
 	}
-	r.setCurrent(pair, force)
+	r.setCurrent(pair, replace)
 	r.base.log.Info("certificate loaded", "certificate", r.base.name, "commonName", pair.Leaf.Subject.CommonName, "notAfter", pair.Leaf.NotAfter)
 	if r.onRotated != nil {
 		r.onRotated(r.base.now())
@@ -203,11 +202,11 @@ func (r *rotation) runLoop(ctx context.Context) error {
 	}
 }
 
-// nextAction decides whether to request a certificate, to cancel the pending request or to wait. If there is no valid
-// certificate, it first reads the certificate files again, at most once per [certrequest.MaxSleep].
+// nextAction decides whether to request a certificate, to cancel the pending request or to wait.
 func (r *rotation) nextAction() certrequest.Action {
 	template, known := r.template()
 	now := r.base.now()
+	// without a valid certificate, the files are read again, because an administrator may have repaired them
 	if since := now.Sub(r.reloadedAt); r.currentPair() == nil && r.isIdle() && (since >= certrequest.MaxSleep || since < 0) {
 		r.loadExisting()
 	}
@@ -279,8 +278,7 @@ func (r *rotation) requestCertificate(ctx context.Context, template certrequest.
 	return r.base.store.Update(chain, keyPEM)
 }
 
-// finishAttempt makes the issued certificate the current certificate, or records and reports that the request has failed. If
-// Run has canceled the request, cancelReason is why.
+// finishAttempt makes the issued certificate the current one, or records and reports that the request has failed.
 func (r *rotation) finishAttempt(finished *attempt, cancelReason string) {
 	r.mu.Lock()
 	now := r.base.now()

@@ -25,10 +25,10 @@ import (
 // selfSignedValidity is the lifetime of a certificate of [SelfSigned], the same as in the kubelet.
 const selfSignedValidity = 365 * 24 * time.Hour
 
-// SelfSigned returns the paths of a self-signed serving certificate and its key. As in the kubelet, these are kubelet.crt
-// and kubelet.key in the directory. Existing files are kept if the certificate is for name and all ips and is valid for at
-// least another day; otherwise SelfSigned writes new files. Clients cannot verify the certificate, so the API server must
-// run without --kubelet-certificate-authority.
+// SelfSigned returns the paths of a self-signed serving certificate and its key, kubelet.crt and kubelet.key in the
+// directory. It writes new files unless the existing certificate is for name and all ips and is valid for another day.
+//
+// Clients cannot verify the certificate, so the API server must run without --kubelet-certificate-authority.
 func SelfSigned(dir, name string, ips []netip.Addr) (certFile, keyFile string, err error) {
 	certFile, keyFile = filepath.Join(dir, "kubelet.crt"), filepath.Join(dir, "kubelet.key")
 	if isStillValid(certFile, keyFile, name, ips, time.Now()) {

@@ -67,19 +67,17 @@ func NewServing(config *rest.Config, opts ServingOptions) (*Serving, error) {
 	return s, nil
 }
 
-// findCertificate loads the certificate of the store, or returns nil if it has expired. force is always false, because a
-// serving certificate need not be replaced at once.
-func (s *Serving) findCertificate() (pair *tls.Certificate, force bool, err error) {
+// findCertificate returns the certificate of the store, or nil if it has expired.
+func (s *Serving) findCertificate() (pair *tls.Certificate, replace bool, err error) {
 	pair, err = s.rotation.base.store.Current()
 	if err != nil || !s.rotation.base.now().Before(pair.Leaf.NotAfter) {
 		return nil, false, err
 	}
-	return pair, false, nil
+	return pair, false, nil // a serving certificate need not be replaced at once
 }
 
-// Run requests the certificate, and replaces it before it expires and when the addresses of the node change, until ctx ends.
-// It retries after each failure. An administrator or a controller of the cluster must approve each request. A second call of
-// Run returns an error.
+// Run requests the certificate, and replaces it before it expires or when the node's addresses change, until ctx ends. It
+// retries after each failure. An approver in the cluster must approve each request. A second call returns an error.
 func (s *Serving) Run(ctx context.Context) error { return s.rotation.runLoop(ctx) }
 
 // GetCertificate returns the current certificate, for the field GetCertificate of a [tls.Config]. It returns an error if

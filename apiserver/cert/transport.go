@@ -29,8 +29,8 @@ type transports struct {
 	all []*transport
 }
 
-// wrapTransport gives each client its own connections, which are replaced when the certificate changes. It is the
-// WrapTransport function of a rest.Config. If next contains no [http.Transport], wrapTransport returns next unchanged.
+// wrapTransport is the WrapTransport function of a rest.Config. It gives each client its own connections, which are replaced
+// when the certificate changes.
 func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	base, ok := unwrapTransport(next)
 	if !ok {
@@ -65,15 +65,15 @@ func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
 
-// closeExpired closes the connections of replaced certificates whose grace period has passed. next is when the next grace
-// period ends; zero means that there is none.
-func (t *transports) closeExpired(now time.Time) (next time.Time) {
+// closeExpired closes connections of replaced certificates whose grace period has passed. It returns when the next one ends;
+// zero means none.
+func (t *transports) closeExpired(now time.Time) (nextEnd time.Time) {
 	t.forEach(func(one *transport) {
-		if at := one.closeExpired(now); next.IsZero() || !at.IsZero() && at.Before(next) {
-			next = at
+		if at := one.closeExpired(now); nextEnd.IsZero() || !at.IsZero() && at.Before(nextEnd) {
+			nextEnd = at
 		}
 	})
-	return next
+	return nextEnd
 }
 
 func (t *transports) forEach(f func(*transport)) {
@@ -105,8 +105,7 @@ type generation struct {
 	conns  map[*conn]struct{}
 }
 
-// newGeneration returns a generation, that is a set of connections with one certificate. It connects like the base
-// transport. TLSNextProto is cleared, because a clone of an HTTP/2 transport would share the connections of the original.
+// newGeneration returns a set of connections with one certificate, which connects like the base transport.
 func (t *transport) newGeneration() *generation {
 	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
 	dial := g.transport.DialContext
@@ -124,6 +123,7 @@ func (t *transport) newGeneration() *generation {
 		g.transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	g.transport.TLSClientConfig.Certificates, g.transport.TLSClientConfig.GetClientCertificate = nil, t.certificate
+	// a clone of an HTTP/2 transport would share the connections of the original
 	g.transport.TLSNextProto = nil
 	utilnet.SetTransportDefaults(g.transport)
 	return g
