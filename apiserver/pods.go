@@ -66,8 +66,7 @@ func comparePods(a, b *corev1.Pod) int {
 	return cmp.Or(cmp.Compare(podRank(a), podRank(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 }
 
-// podRank returns 0 for a pod that may run, 1 for a pod in a terminal phase that is being deleted, and 2 for other pods in a
-// terminal phase.
+// podRank returns 0 for a pod that may run, 1 for a terminal pod that is being deleted, and 2 for other terminal pods.
 func podRank(pod *corev1.Pod) int {
 	switch {
 	case !podstatus.IsTerminal(pod.Status.Phase):
@@ -78,12 +77,11 @@ func podRank(pod *corev1.Pod) int {
 	return 2
 }
 
-// limitTerminated removes the oldest pods in a terminal phase, so that at most limit of them remain. Mirror pods and pods
-// that are being deleted do not count and are not removed. The order stays the same. limitTerminated changes the slice pods.
+// limitTerminated removes the oldest pods in a terminal phase from the slice, so that at most limit remain.
 func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	var terminated []*corev1.Pod
 	for _, pod := range pods {
-		if podRank(pod) == 2 && !qos.IsMirror(pod) {
+		if podRank(pod) == 2 && !qos.IsMirror(pod) { // neither mirror pods nor pods that are being deleted
 			terminated = append(terminated, pod)
 		}
 	}
@@ -100,9 +98,9 @@ func limitTerminated(pods []*corev1.Pod, limit int) []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return omitted[pod.UID] })
 }
 
-// trimPod removes the managed fields of a pod and sets its source annotation to "api", so that [Merge] need not copy it. It
-// does not change the annotations of a mirror pod. It changes and returns the pod that it gets.
+// trimPod removes the managed fields of a pod and sets its source annotation to "api". It changes and returns its argument.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
+	// in this form, Merge need not copy the pod
 	pod.ManagedFields = nil
 	if qos.IsMirror(pod) {
 		return pod
@@ -133,18 +131,17 @@ func (p *Pods) notifyChanged(keys ...string) {
 	sleep.Wake(p.wake)
 }
 
-// addListener registers a function that is called after each change with the keys of added, changed and removed pods,
-// including mirror pods. No lock is held during the call, which must not block.
+// addListener registers a function that is called with the keys of added, changed and removed pods. It must not block.
 func (p *Pods) addListener(listen func(keys ...string)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.listeners = append(slices.Clip(p.listeners), listen)
 }
 
-// Run lists and watches the pods of the node until ctx ends, and then returns nil. It calls sink(update) with the complete
-// set of pods after the first list and after each change. Changes during a call of sink are combined into one call. While
-// the API server is unavailable, it does not call sink: the last set stays valid. A second call of Run returns an error at
-// once.
+// Run lists and watches the pods of the node until ctx ends, and then returns nil. It passes the complete set of pods to sink
+// after the first list and after each change; changes during a call of sink are combined.
+//
+// While the API server is unavailable, Run does not call sink: the last set stays valid. A second call of Run returns an error.
 func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errors.New("apiserver.Pods: Run: sink is nil: it passes the set to podstore.Store.Update and lifecycle.Reconciler.Set")
@@ -170,13 +167,12 @@ func (p *Pods) Run(ctx context.Context, sink func(Update)) error {
 	return p.sendUpdates(ctx, ended, sink)
 }
 
-// sendUpdates calls sink with the pods of the store after each change, until ctx ends. If the store stops, it returns the
-// error received from ended.
-func (p *Pods) sendUpdates(ctx context.Context, ended <-chan error, sink func(Update)) error {
+// sendUpdates calls sink with the pods of the store after each change, until ctx ends or the store stops.
+func (p *Pods) sendUpdates(ctx context.Context, storeStopped <-chan error, sink func(Update)) error {
 	var last *Update
 	for {
 		select {
-		case err := <-ended:
+		case err := <-storeStopped:
 			return err
 		case <-ctx.Done():
 			return nil
@@ -207,8 +203,7 @@ func (p *Pods) isSynced() bool { return p.store.Synced() }
 // Err returns the error of the last request, or nil.
 func (p *Pods) Err() error { return p.store.Status().Err }
 
-// getObject returns the watched pod with this name, which may be a mirror pod. If it is no mirror pod, its annotation
-// kubernetes.io/config.source is "api". The pod is shared and must not be changed.
+// getObject returns the watched pod or mirror pod with this name. The pod is shared and must not be changed.
 func (p *Pods) getObject(namespace, name string) (pod *corev1.Pod, exists bool) {
 	return p.store.Get(kubeapi.Key(namespace, name))
 }

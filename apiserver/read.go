@@ -17,14 +17,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// forbiddenRetryDelays returns the delays before the retries of a forbidden request. A node receives a pod a moment before
-// the node authorizer of the API server permits access to the objects of the pod.
+// forbiddenRetryDelays returns the delays before the retries of a forbidden request.
 func forbiddenRetryDelays() []time.Duration {
+	// a node receives a pod a moment before the node authorizer permits access to the objects of the pod
 	return []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}
 }
 
-// retryForbidden calls send, and repeats the call for about 1.5 s while it returns a Forbidden error. The node authorizer of
-// the API server permits access to the objects of a new pod only after a moment.
+// retryForbidden calls send, and repeats the call for about 1.5 s while it returns a Forbidden error.
 func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
 	o, err := send(ctx)
 	for _, d := range forbiddenRetryDelays() {
@@ -36,8 +35,8 @@ func retryForbidden[T any](ctx context.Context, send func(context.Context) (T, e
 	return o, err
 }
 
-// readObject sends a GET request for an object that a pod of this node refers to. If the object does not exist, the error
-// wraps [fs.ErrNotExist]. If the API server is unavailable, the error is an unavailableError.
+// readObject sends a GET request for an object that a pod refers to. A missing object is an error that wraps
+// [fs.ErrNotExist].
 func readObject[T kubeapi.Object](ctx context.Context, client *kubeapi.Client, kind kubeapi.Kind[T], namespace, name string) (T, error) {
 	o, err := retryForbidden(ctx, func(ctx context.Context) (T, error) { return kubeapi.In(client, kind, namespace).Get(ctx, name) })
 	if apierrors.IsNotFound(err) {
@@ -55,12 +54,11 @@ func (m notFoundError) Is(target error) bool { return target == fs.ErrNotExist }
 // Unwrap returns the error of the API server.
 func (m notFoundError) Unwrap() error { return m.error }
 
-// isUnavailable reports whether err means that the API server cannot be reached, fails, or does not accept the agent's
-// credentials. For an error about the requested object it returns false.
+// isUnavailable reports whether err means that the API server is unreachable, fails or rejects the agent's credentials.
 func isUnavailable(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonBadRequest:
-		return false
+		return false // an error about the object
 	}
 	return err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotRunning) && !isReadBudgetError(err)
 }
@@ -96,8 +94,7 @@ type sharedRequest[T any] struct {
 	canceled bool // the context of the caller that sent it has ended
 }
 
-// doShared returns the result of send(ctx). Concurrent calls with an equal key share one call of send, with the context of
-// the first caller. If that context ends, another caller calls send itself.
+// doShared returns the result of send. Concurrent calls with an equal key share one call of send.
 func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(context.Context) (T, error)) (T, error) {
 	for {
 		request, isOwner := f.joinRequest(key)
@@ -113,14 +110,14 @@ func (f *requestGroup[T]) doShared(ctx context.Context, key string, send func(co
 			var none T
 			return none, ctx.Err()
 		}
-		if !request.canceled {
+		if !request.canceled { // otherwise the context of the caller that sent it has ended
 			return request.value, request.err
 		}
 	}
 }
 
-// joinRequest returns the request in flight with this key. If there is none, it registers a new request, and isOwner is
-// true: the caller must send this request and then call finishRequest.
+// joinRequest returns the request in flight with this key, or a new one, which its owner must send and pass to
+// finishRequest.
 func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], isOwner bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -97,15 +97,13 @@ func newRecorder(client *kubeapi.Client, node string, opts RecorderOptions) *Rec
 	return &Recorder{client: client, node: node, opts: opts, wakeup: make(chan struct{}, 1), correlator: correlator.New()}
 }
 
-// Event records an event about an object. eventType is [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. All users that
-// may read events of the namespace can read the message. Event does not block: if the queue is full, it drops and counts the
-// event.
+// Event records an event about an object, of type [corev1.EventTypeNormal] or [corev1.EventTypeWarning]. It does not block: if
+// the queue is full, it drops and counts the event. All users who may read events of the namespace can read the message.
 func (r *Recorder) Event(about corev1.ObjectReference, eventType, reason, message string) {
 	r.enqueueEvent(about, "", nil, eventType, reason, message)
 }
 
-// enqueueEvent adds an event about an object to the queue, or drops it if the queue is full. container is the name of the
-// container that the event is about, or "". annotations may be nil.
+// enqueueEvent adds an event to the queue, or drops it if the queue is full. container may be "", and annotations nil.
 func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, annotations map[string]string, eventType, reason, message string) {
 	r.guard.Require("apiserver.Recorder", r.opts.Logger, nil)
 	r.mu.Lock()
@@ -136,8 +134,8 @@ func (r *Recorder) Stats() RecorderStats {
 	return stats
 }
 
-// Run sends the queued events one by one until ctx ends, and then returns nil. Events that are still queued are then lost.
-// While the API server is unreachable, Run tries each event 12 times, 10 s apart. A second call of Run returns an error.
+// Run sends the queued events one by one until ctx ends, and then returns nil; queued events are lost. While the API server is
+// unreachable, it tries each event 12 times, 10 s apart. A second call returns an error.
 func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Recorder: %w", err)
@@ -173,8 +171,7 @@ func (r *Recorder) dequeueEvent() (next queuedEvent, ok bool) {
 	return next, true
 }
 
-// processEvent passes an event to the correlator, which may merge it with earlier events or drop it. processEvent then sends
-// the resulting event. While the API server is unreachable, it retries.
+// processEvent merges an event with earlier equal events, and sends the result. It retries while the API server is unreachable.
 func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	r.setFieldPath(&next)
 	result := r.correlator.Correlate(next.event, time.Now())
@@ -203,8 +200,7 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 	}
 }
 
-// sendEvent sends the result of the correlator. If the result has a patch, it patches the stored event. If there is no
-// patch, or if the stored event was deleted, it creates the event.
+// sendEvent patches the stored event, or creates the event if there is no patch or the stored event was deleted.
 func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) error {
 	events := kubeapi.In(r.client, kubeapi.Events, result.Event.Namespace)
 	if result.Patch != nil {
@@ -220,8 +216,7 @@ func (r *Recorder) sendEvent(ctx context.Context, result correlator.Result) erro
 	return err
 }
 
-// isUnreachable reports whether err is a connection error, after which a retry may succeed. It returns false for an error
-// that the API server has returned.
+// isUnreachable reports whether err is a connection error, and not an error that the API server has returned.
 func isUnreachable(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status)

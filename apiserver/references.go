@@ -27,8 +27,7 @@ type reference struct {
 	pod       string // key of the first pod that refers to it; GET requests count against its budget
 }
 
-// collectReferences returns the config maps and secrets that the specs of the pods refer to, and the namespaces of the pods.
-// It does not include secrets of persistent volumes.
+// collectReferences returns the namespaces of the pods, and the config maps and secrets to which their specs refer.
 func collectReferences(pods []*corev1.Pod) referenceSet {
 	refs := referenceSet{configMaps: map[string]reference{}, secrets: map[string]reference{}, namespaces: map[string]bool{corev1.NamespaceDefault: true}}
 	for _, pod := range pods {
@@ -69,8 +68,7 @@ func (r podReferences) addVolumeSecret(name string) {
 	r.addReference(r.secrets, name, r.volumeCounts[kindSecret] <= maxPodWatches)
 }
 
-// addReference records in objects that the pod refers to the object with this name. If watchable is true, this reference
-// permits a watch of the object. An object can be watched if at least one reference to it is watchable.
+// addReference records that the pod refers to an object, and whether this reference permits a watch of the object.
 func (r podReferences) addReference(objects map[string]reference, name string, watchable bool) {
 	key := kubeapi.Key(r.namespace, name)
 	reference, known := objects[key]

@@ -38,14 +38,15 @@ type rejectionPace struct {
 	wait time.Duration // delay of the next rejected pod after last
 }
 
-// reportTime returns when the Failed status of a rejected pod may be sent. Of the pods of one controller with one reason,
-// the first status is sent at once and the second 1 s later. Each further delay is twice the previous one, up to 1 minute.
-// The status of a pod without a controller is never delayed.
+// reportTime returns when the Failed status of a rejected pod may be sent. Similar rejections are delayed, so that a
+// controller cannot loop.
 func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.Time) time.Time {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
 		return now
 	}
+	// for each controller and reason, the first status is sent at once, the second 1 s later, and each further one after
+	// twice the delay
 	key := rejectionKey{owner.UID, reason}
 	p, ok := r.paces[key]
 	if !ok || now.Sub(p.last) > rejectionReset {
@@ -59,8 +60,7 @@ func (r *rejectionLimiter) reportTime(pod *corev1.Pod, reason string, now time.T
 	return at
 }
 
-// storePace stores the pace of the rejected pods of one controller and reason: the time of the last report, and the delay
-// before the next report. If there are already maxRejectionPaces paces, it deletes the pace with the oldest report.
+// storePace stores when a controller's pods were last rejected for a reason, and the delay before the next report.
 func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 	if r.paces == nil {
 		r.paces = map[rejectionKey]rejectionPace{}
@@ -73,7 +73,7 @@ func (r *rejectionLimiter) storePace(key rejectionKey, pace rejectionPace) {
 				oldest, first = k, false
 			}
 		}
-		delete(r.paces, oldest)
+		delete(r.paces, oldest) // the map is full
 	}
 	r.paces[key] = pace
 }

@@ -46,8 +46,7 @@ func (r *Retainer) Set(set lifecycle.PodSet) {
 // PodRemoved drops the API objects that only the removed pod referred to. Use it as the lifecycle hook PodRemoved.
 func (r *Retainer) PodRemoved(uid string) { r.dropUnreferenced(uid) }
 
-// dropUnreferenced drops the API objects that no pod refers to. The pod with the UID removedUID does not count. Before the
-// first list of pods, dropUnreferenced does nothing.
+// dropUnreferenced drops the API objects to which no pod refers, except perhaps the removed pod.
 func (r *Retainer) dropUnreferenced(removedUID string) {
 	if !r.source.Pods().isSynced() {
 		return

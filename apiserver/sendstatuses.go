@@ -21,8 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// sendDue plans the requests of all pods and starts those that are due, in goroutines of the wait group. At most
-// Options.Parallel requests run at a time. It returns the delay until the next call; a wake-up may cause an earlier call.
+// sendDue starts the requests that are due, in goroutines of the wait group, and returns the delay until the next call.
 func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.Duration {
 	now := time.Now()
 	s.mu.Lock()
@@ -67,18 +66,14 @@ func (s *Statuses) sendDue(ctx context.Context, requests *sync.WaitGroup) time.D
 	return max(0, min(resyncPeriod, time.Until(next)))
 }
 
-// sendOrder returns the time by which due requests are sorted; the earliest is sent first. It is the time since which the
-// pod waits, plus 10 s times the rank of the request. An urgent request has a low rank and so overtakes others, but no
-// request waits forever.
+// sendOrder returns the time by which due requests are sorted: urgent requests overtake others, but no request waits
+// forever.
 func sendOrder(result *result) time.Time {
 	return result.pod.pendingSince.Add(time.Duration(result.request.rank) * 10 * time.Second)
 }
 
-// podViews returns the views of the pods that may need a request, by UID. A view is the state of a pod at the API server and
-// in the agent. released contains the UIDs of the pods whose resources are released. podViews deletes the records of all
-// pods that have no view and no request in flight.
-//
-// If the agent does not list a pod that is being deleted at the API server, and that may still run, mayRun is true.
+// podViews returns the state of each pod at the API server and in the agent, by UID, and deletes the records of other pods.
+// mayRun is true if a deleted pod that the agent does not list may still run.
 func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[string]podView, mayRun bool) {
 	states := s.opts.Pods()
 	views = make(map[string]podView, len(states))
@@ -112,8 +107,7 @@ func (s *Statuses) podViews(released map[string]bool, now time.Time) (views map[
 	return views, mayRun
 }
 
-// findPod returns the watched pod with the UID in state. For a static pod it returns the mirror pod. It returns nil if the
-// API server has no such pod.
+// findPod returns the watched pod, or the mirror pod of a static pod, or nil if the API server has none.
 func (s *Statuses) findPod(state *lifecycle.PodState) *corev1.Pod {
 	if pod, ok := s.pods.getObject(state.Pod.Namespace, state.Pod.Name); ok && string(pod.UID) == state.Pod.UID {
 		return pod
@@ -132,12 +126,12 @@ func (s *Statuses) trackPod(id cri.PodIdentity) *trackedPod {
 	return t
 }
 
-// finishPass ends a pass of sendDue over all pods. pending is the number of pods with unsent changes. If it is zero,
-// finishPass wakes the callers of Flush that were waiting when the pass started; waited is the number of these callers. For
-// the next pass it keeps the UIDs in released that are also in views.
-func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waited int) {
+// finishPass ends a pass of sendDue. If no pod has unsent changes, it wakes the callers of Flush that waited when the pass
+// started.
+func (s *Statuses) finishPass(released map[string]bool, views map[string]podView, pending, waitersAtStart int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// released resources are kept for the next pass
 	for uid := range released {
 		if _, known := views[uid]; known {
 			s.released[uid] = true
@@ -147,10 +141,10 @@ func (s *Statuses) finishPass(released map[string]bool, views map[string]podView
 	if pending > 0 {
 		return
 	}
-	for _, done := range s.waiters[:waited] {
+	for _, done := range s.waiters[:waitersAtStart] {
 		close(done)
 	}
-	s.waiters = slices.Clone(s.waiters[waited:])
+	s.waiters = slices.Clone(s.waiters[waitersAtStart:])
 }
 
 // startRequest sends a request in a goroutine of the wait group. The goroutine then sends the completed result to s.results.
@@ -203,15 +197,14 @@ func (s *Statuses) finishRequest(result *result) {
 	}
 }
 
-// reportFailure passes the error of a failed request to the hook Error. The request is retried after the time wait. Of
-// several failures in a row, only the first is logged.
-func (s *Statuses) reportFailure(pod *trackedPod, err error, wait time.Duration) {
+// reportFailure passes the error of a request to the hook Error, and logs the first of several failures in a row.
+func (s *Statuses) reportFailure(pod *trackedPod, err error, retryDelay time.Duration) {
 	if !s.failing {
 		s.failing = true
-		s.opts.Logger.Warn("send pod status", "pod", pod.id.Namespace+"/"+pod.id.Name, "error", err, "retry", wait)
+		s.opts.Logger.Warn("send pod status", "pod", pod.id.Namespace+"/"+pod.id.Name, "error", err, "retry", retryDelay)
 	}
 	if hook := s.opts.Hooks.Error; hook != nil {
-		hook(pod.id, err, wait)
+		hook(pod.id, err, retryDelay)
 	}
 }
 
@@ -223,9 +216,8 @@ func (s *Statuses) reportRecovery() {
 	}
 }
 
-// reportContradiction logs that a status of the agent contradicts its previous status, for example by leaving a terminal
-// phase, and passes the error to the hook Error. It does nothing if err is nil, or if this error was already reported for
-// the pod.
+// reportContradiction logs a new error about an agent's status that contradicts its previous status, such as a leave of a
+// terminal phase.
 func (s *Statuses) reportContradiction(pod *trackedPod, err error) {
 	if err == nil || err.Error() == pod.contradiction {
 		return

@@ -30,9 +30,9 @@ type serviceCache struct {
 	byNamespace map[string][]service
 }
 
-// openServiceCache reads the cache file at path, which need not exist. If the content of the file is invalid, it returns an
-// empty cache, and damaged is the reason. If the file cannot be read, it returns err.
-func openServiceCache(path string) (cache *serviceCache, damaged, err error) {
+// openServiceCache reads the cache file, which need not exist. For invalid content it returns an empty cache and the
+// reason.
+func openServiceCache(path string) (cache *serviceCache, invalid, err error) {
 	if !filepath.IsAbs(path) {
 		return nil, nil, fmt.Errorf("service cache %q: must be absolute", path)
 	}
@@ -64,8 +64,8 @@ func (k *serviceCache) getServices(namespace string) (stored []service, ok bool)
 	return slices.Clone(found), ok
 }
 
-// storeServices replaces the cached services of a namespace. It writes the file only if they have changed. It returns an
-// error if the file would exceed maxServiceCacheBytes. If k is nil, it does nothing.
+// storeServices replaces the cached services of a namespace, and writes the file if they have changed. A nil cache does
+// nothing.
 func (k *serviceCache) storeServices(namespace string, found []service) error {
 	if k == nil {
 		return nil
@@ -95,10 +95,9 @@ func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	return k.writeFile(next)
 }
 
-// writeFile replaces the content of the cache and of its file by next, which contains the services of each namespace. The
-// caller holds the lock of the cache.
-func (k *serviceCache) writeFile(next map[string][]service) error {
-	text, err := json.Marshal(next)
+// writeFile replaces the content of the cache and its file. The caller holds the lock of the cache.
+func (k *serviceCache) writeFile(services map[string][]service) error {
+	text, err := json.Marshal(services)
 	if err != nil {
 		return err
 	}
@@ -108,6 +107,6 @@ func (k *serviceCache) writeFile(next map[string][]service) error {
 	if err := atomicfile.WriteFile(k.path, text, 0o600); err != nil {
 		return err
 	}
-	k.byNamespace = next
+	k.byNamespace = services
 	return nil
 }

@@ -48,8 +48,7 @@ func newServiceTable(client *kubeapi.Client, kept *serviceCache, log *slog.Logge
 	return s
 }
 
-// closeOnce returns a function for the Changed hook of a table. Its first call, which follows the first list, closes the
-// channel. Later calls do nothing. It must not be called concurrently.
+// closeOnce returns a hook for the changes of a table that closes the channel at the first call, after the first list.
 func closeOnce(ready chan struct{}) func(...string) {
 	closed := false
 	return func(...string) { // called by one goroutine
@@ -60,11 +59,10 @@ func closeOnce(ready chan struct{}) func(...string) {
 	}
 }
 
-// listServices returns the services of a namespace, except headless services. If the API server is unavailable before the
-// first list, it returns the services in the cache on disk. Otherwise it waits at most firstListWait (2 s) for the first
-// list, and then returns an error.
+// listServices returns the services of a namespace except headless services. It waits for the first list, at most
+// firstListWait (2 s).
 func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*corev1.Service, error) {
-	if found, ok := s.cachedServices(namespace); ok && !s.table.Synced() {
+	if found, ok := s.cachedServices(namespace); ok && !s.table.Synced() { // while the API server is unavailable
 		return serviceObjects(namespace, found), nil
 	}
 	timer := time.NewTimer(firstListWait)
@@ -90,8 +88,7 @@ func (s *serviceTable) listServices(ctx context.Context, namespace string) ([]*c
 	return serviceObjects(namespace, found), nil
 }
 
-// cachedServices returns the services of a namespace from the cache on disk. It uses the cache only while the API server is
-// unavailable: otherwise, and if there is no entry for the namespace, ok is false.
+// cachedServices returns the services of a namespace from the cache on disk. ok is false while the API server is available.
 func (s *serviceTable) cachedServices(namespace string) (cached []service, ok bool) {
 	found, ok := s.cache.getServices(namespace)
 	if !ok || !isUnavailable(s.table.Status().Err) {
@@ -115,8 +112,7 @@ func serviceObjects(namespace string, found []service) []*corev1.Service {
 	return list
 }
 
-// notSyncedError returns the error for a read from a table that has not received its first list yet. The error wraps the
-// cause in status, if there is one.
+// notSyncedError returns the error for a read before the first list, with its cause if that is recorded.
 func notSyncedError(status kubeapi.Status) error {
 	if status.Err != nil {
 		return fmt.Errorf("they are not listed yet: %w", markUnavailable(status.Err))

@@ -114,9 +114,8 @@ func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 // Changed makes Run compare the statuses of all pods now. It does not block. Use it as the lifecycle hook StatusChanged.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
-// ResourcesReleased records that the resources of the terminated pod are released. Once the pod object is being deleted and
-// has a terminal phase at the API server, Run then removes it. ResourcesReleased does not block. Use it as the lifecycle
-// hook of this name.
+// ResourcesReleased records that the resources of a terminated pod are released: once the pod object is deleted and terminal,
+// Run removes it. It does not block. Use it as the lifecycle hook of this name.
 func (s *Statuses) ResourcesReleased(pod cri.PodIdentity) {
 	s.mu.Lock()
 	s.released[pod.UID] = true

@@ -105,26 +105,22 @@ type trackedPod struct {
 	contradiction  string    // the reported contradiction between two statuses; empty: none
 }
 
-// newestPod returns the newer of two versions of the pod: the version api, which the watch has reported, and the version in
-// the last response to a status patch. A response that is older than responseLifetime is ignored.
-func (t *trackedPod) newestPod(api *corev1.Pod, now time.Time) *corev1.Pod {
-	if api == nil || t.response == nil {
-		return api
+// newestPod returns the newer version of a pod: the watched version, or that in the last response to a status patch.
+func (t *trackedPod) newestPod(watched *corev1.Pod, now time.Time) *corev1.Pod {
+	if watched == nil || t.response == nil {
+		return watched
 	}
-	newer, err := resourceversion.CompareResourceVersion(t.response.ResourceVersion, api.ResourceVersion)
-	if t.response.UID != api.UID || err != nil || newer <= 0 || now.Sub(t.respondedAt) > responseLifetime {
+	newer, err := resourceversion.CompareResourceVersion(t.response.ResourceVersion, watched.ResourceVersion)
+	if t.response.UID != watched.UID || err != nil || newer <= 0 || now.Sub(t.respondedAt) > responseLifetime {
 		t.response = nil
-		return api
+		return watched
 	}
 	return t.response
 }
 
-// planRequest returns the request that the pod needs now. If the pod needs no request, req is empty, and next is the time
-// of the next check. Zero means that the next check follows a change.
-//
-// err is not nil if the agent's status contradicts its previous status. The patch in req then contains only the valid
-// changes of the status. The limiter delays the statuses of rejected pods, unless flushing is true.
-func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, next time.Time, err error) {
+// planRequest returns the request that the pod needs now, and when to check again if it needs none; zero means after a change. An
+// error is a contradiction to the previous status.
+func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushing bool, now time.Time) (req request, recheck time.Time, err error) {
 	if t.busy || t.deleted || view.api == nil {
 		return request{}, time.Time{}, nil
 	}
@@ -147,18 +143,19 @@ func (t *trackedPod) planRequest(view podView, limiter *rejectionLimiter, flushi
 		agentStatus = failedStatus(base)
 	}
 	if agentStatus != nil {
+		// the status of a rejected pod is delayed
 		if held := t.rejectionTime(base, agentStatus, limiter, now); now.Before(held) && !flushing {
 			return request{}, held, nil
 		}
 		var update statuspatch.Update
-		update, err = t.planUpdate(base, agentStatus, now)
+		update, err = t.planUpdate(base, agentStatus, now) // after an error, the patch has only the valid changes
 		if err == nil {
 			t.contradiction = ""
 		}
 		if update.Patch != nil {
-			next = t.repeatTime(update.Patch, now)
-			if now.Before(next) {
-				return request{}, next, err
+			recheck = t.repeatTime(update.Patch, now)
+			if now.Before(recheck) {
+				return request{}, recheck, err
 			}
 			return request{verb: verbPatch, pod: base, patch: update.Patch, view: view, rank: statusRank(&base.Status, &update.Status)}, time.Time{}, err
 		}
@@ -178,9 +175,10 @@ type plannedUpdate struct {
 	err    error // the status contradicts the previous one
 }
 
-// planUpdate returns the update that changes the status of base to status. It stores the update for the next call with equal pointers,
-// because encoding a status takes most of the time of a pass. Each response starts a pass, which plans all waiting pods again.
+// planUpdate returns the update that changes the status of base to status.
 func (t *trackedPod) planUpdate(base *corev1.Pod, status *corev1.PodStatus, now time.Time) (statuspatch.Update, error) {
+	// Stored, because encoding a status takes most of the time of a pass. Each response starts a pass, which plans all waiting pods
+	// again.
 	if t.planned.base != base || t.planned.status != status {
 		t.planned = plannedUpdate{base: base, status: status}
 		t.planned.update, t.planned.err = statuspatch.Next(base, status, false, now)
@@ -194,8 +192,7 @@ func (t *trackedPod) markIdle(view podView) {
 	t.idle, t.idleView, t.pendingSince, t.planned = true, view, time.Time{}, plannedUpdate{}
 }
 
-// recheckTime returns when the last response of the API server becomes outdated, so that the watched pod is used again. It
-// returns zero if there is no response.
+// recheckTime returns when the last response expires, so that the watched pod is used again. Zero means no response.
 func (t *trackedPod) recheckTime() time.Time {
 	if t.response == nil {
 		return time.Time{}
@@ -203,18 +200,16 @@ func (t *trackedPod) recheckTime() time.Time {
 	return t.respondedAt.Add(responseLifetime + time.Second)
 }
 
-// repeatTime returns the time at which the patch may be sent. This is now, unless the API server has accepted an equal
-// patch before. In that case the API server does not keep the value, or another client reverts it, and each repetition is
-// delayed further.
+// repeatTime returns when the patch may be sent: now, or later if the API server has accepted an equal patch before.
 func (t *trackedPod) repeatTime(patch []byte, now time.Time) time.Time {
 	if t.lastPatch == nil || !bytes.Equal(t.lastPatch, patch) || now.Sub(t.lastPatchAt) > repeatReset {
 		return now
 	}
+	// the API server does not keep the value, or another client reverts it
 	return t.lastPatchAt.Add(repeatPolicy().After(t.repeats + 1))
 }
 
-// rejectionTime returns when the status may be sent if it is the Failed status of a rejected pod. For any other status,
-// which is not delayed, it returns zero.
+// rejectionTime returns when the Failed status of a rejected pod may be sent, or zero for any other status.
 func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStatus, limiter *rejectionLimiter, now time.Time) time.Time {
 	if base.DeletionTimestamp != nil || podstatus.IsTerminal(base.Status.Phase) || !podstatus.IsRejected(agentStatus) {
 		return time.Time{}
@@ -225,9 +220,8 @@ func (t *trackedPod) rejectionTime(base *corev1.Pod, agentStatus *corev1.PodStat
 	return t.rejectionUntil
 }
 
-// recordResult stores the result of a request, which is the pod in the response or err. It returns the delay before a retry.
-// The delay is zero after a success, and if the API server has no such pod. random, in [0,1), is the jitter of the delay.
-func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, random float64, now time.Time) (wait time.Duration) {
+// recordResult stores the result of a request, and returns the delay before a retry; zero means no retry.
+func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err error, jitter float64, now time.Time) (retryDelay time.Duration) {
 	t.busy, t.idle, t.mustGet, t.planned = false, false, false, plannedUpdate{}
 	if request.verb == verbPatch {
 		t.invalidStatus = nil
@@ -246,16 +240,15 @@ func (t *trackedPod) recordResult(request *request, response *corev1.Pod, err er
 		t.mustGet = t.failures == 0 // the UID may be that of another pod
 	}
 	t.failures++
-	wait = t.retryWait(random)
+	retryDelay = t.retryWait(jitter)
 	if asked, ok := kubeapi.RetryAfter(err); ok {
-		wait = max(wait, asked)
+		retryDelay = max(retryDelay, asked)
 	}
-	t.notBefore = now.Add(wait)
-	return wait
+	t.notBefore = now.Add(retryDelay)
+	return retryDelay
 }
 
-// retryWait returns the delay before a failed request is retried. The delay is longer if the API server has rejected the
-// status as invalid. random, in [0,1), is the jitter.
+// retryWait returns the delay before a failed request is retried, which is longer for an invalid status. random is in [0,1).
 func (t *trackedPod) retryWait(random float64) time.Duration {
 	policy := retryPolicy()
 	if t.invalidStatus != nil && !t.mustGet {
@@ -264,8 +257,7 @@ func (t *trackedPod) retryWait(random float64) time.Duration {
 	return backoff.Jitter(policy.After(t.failures), 0.75, 1.25, random)
 }
 
-// recordNotFound records that the API server has no such pod. The pod needs no request before the watch reports a change of
-// it, or responseLifetime has passed.
+// recordNotFound records that the API server has no such pod, which then needs no request for a while.
 func (t *trackedPod) recordNotFound(request *request, now time.Time) {
 	t.notFoundAt = now
 	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
@@ -315,15 +307,14 @@ func isReady(status *corev1.PodStatus) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// canRemove reports whether the agent may send a DELETE request for a terminating pod object. The pod must have a terminal
-// phase, and its resources must be released. Mirror pods are not deleted, nor are pods that only their finalizers keep.
+// canRemove reports whether the agent may remove a deleted pod: it is terminal, its resources are released, and it is no mirror
+// pod.
 func canRemove(pod *corev1.Pod, released bool) bool {
-	waits := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
-	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !waits
+	onlyFinalizers := pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0 && len(pod.Finalizers) > 0
+	return released && pod.DeletionTimestamp != nil && !qos.IsMirror(pod) && podstatus.IsTerminal(pod.Status.Phase) && !onlyFinalizers
 }
 
-// failedStatus returns the status of a deleted pod that the agent no longer lists, with phase Failed. A controller may wait
-// for such a terminal phase.
+// failedStatus returns the status Failed of a deleted pod that the agent does not list: a controller may wait for it.
 func failedStatus(pod *corev1.Pod) *corev1.PodStatus {
 	st := pod.Status.DeepCopy()
 	if podstatus.IsTerminal(st.Phase) {

@@ -54,9 +54,8 @@ func readWatched[T kubeapi.Object](ctx context.Context, watcher *objectWatcher[T
 
 func isNotFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// Watch calls changed(kind, namespace, name) for each changed config map, secret, CSI driver and cluster trust bundle, until
-// ctx ends. It does not report changes of claims and persistent volumes, because a node is not permitted to watch them. It
-// implements volume.Watcher.
+// Watch calls changed for each changed config map, secret, CSI driver and cluster trust bundle, until ctx ends. A node may not
+// watch claims and persistent volumes. Watch implements volume.Watcher.
 func (b *Objects) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	return b.watchers.Watch(ctx, changed)
 }

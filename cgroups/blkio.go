@@ -5,9 +5,8 @@ package cgroups
 
 import "slices"
 
-// ParseBlkio returns the block devices with traffic from two files of v1. The first argument is the content of
-// blkio.throttle.io_service_bytes, and the second that of blkio.throttle.io_serviced. Both files may also be the variants
-// with the suffix _recursive, which have the same format.
+// ParseBlkio returns the block devices with traffic from two files of v1, blkio.throttle.io_service_bytes and
+// blkio.throttle.io_serviced, or from their variants with the suffix _recursive.
 func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	devices, err := appendBlkio(nil, "blkio bytes", bytes, (*IODevice).byteField)
 	if err == nil {
@@ -19,10 +18,8 @@ func ParseBlkio(bytes, operations []byte) ([]IODevice, error) {
 	return slices.DeleteFunc(devices, IODevice.isIdle), nil
 }
 
-// appendBlkio adds the counters in content to devices. A line of content has the form "8:0 Read 4096". The function field
-// returns the counter for an operation such as "Read"; if it returns nil, the line is skipped. kind is the name of the file
-// for errors.
-func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IODevice, string) *uint64) ([]IODevice, error) {
+// appendBlkio adds counters from lines such as "8:0 Read 4096" to devices. kind is the name of the file for errors.
+func appendBlkio(devices []IODevice, kind string, content []byte, counterOf func(*IODevice, string) *uint64) ([]IODevice, error) {
 	s := scanner{kind: kind, rest: content}
 	for s.nextLine() {
 		name, rest := cutField(s.text)
@@ -39,7 +36,7 @@ func appendBlkio(devices []IODevice, kind string, content []byte, field func(*IO
 		if i < 0 {
 			i, devices = len(devices), append(devices, IODevice{Major: major, Minor: minor})
 		}
-		if f := field(&devices[i], string(op)); f != nil {
+		if f := counterOf(&devices[i], string(op)); f != nil { // nil: an operation that is not counted
 			*f = n
 		}
 	}

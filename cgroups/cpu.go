@@ -22,9 +22,8 @@ const (
 	milliPerCPU  = 1000
 )
 
-// CPUShares converts a CPU request in millicores to cpu.shares. The result is milli×1024/1000, rounded down and limited to
-// the range from [MinShares] to [MaxShares]. A request of zero gives 2 shares, not the kernel's default of 1024. Source:
-// MilliCPUToShares in pkg/kubelet/cm/helpers_linux.go.
+// CPUShares converts a CPU request in millicores to cpu.shares, from [MinShares] to [MaxShares]. A request of zero gives 2,
+// not the kernel's default of 1024. Source: MilliCPUToShares in pkg/kubelet/cm/helpers_linux.go.
 //
 // Differs from the kubelet: a huge request gives MaxShares; the kubelet's product overflows.
 func CPUShares(milli int64) uint64 {
@@ -43,9 +42,8 @@ func SharesToMilli(shares uint64) int64 {
 	return saturateInt64(whole*milliPerCPU + (rest*milliPerCPU+sharesPerCPU-1)/sharesPerCPU)
 }
 
-// CPUQuota converts a CPU limit in millicores to a CFS quota in microseconds. The result is milli×period/1000, rounded
-// down, and at least [MinQuota]. A limit of zero gives 0, which sets no quota. A period of zero means [DefaultPeriod].
-// Source: MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go.
+// CPUQuota converts a CPU limit in millicores to a CFS quota in microseconds, at least [MinQuota]. Zero gives 0, no quota. A
+// period of zero means [DefaultPeriod]. Source: MilliCPUToQuota in pkg/kubelet/cm/helpers_linux.go.
 //
 // Differs from the kubelet: a huge limit gives the largest int64; the kubelet's product overflows.
 func CPUQuota(milli int64, period uint64) int64 {

@@ -11,9 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Apply creates cgroup p with its parents and sets its limits. If it fails, nothing has changed. Lowering memory.max below the
-// usage reclaims page cache. If that is not enough, V2 kills processes and V1 fails with EBUSY. The root accepts no limits; its
-// memory is [Options.Memory].
+// Apply creates cgroup p with its parents and sets its limits. If it fails, nothing has changed. A memory.max below the usage
+// reclaims page cache; then V2 kills processes, and V1 fails with EBUSY. The root accepts no limits.
 func (t *Tree) Apply(ctx context.Context, p cgroups.Path, resources cgroups.Resources) error {
 	return t.runOperation(ctx, "apply", p, func() error {
 		if err := resources.Validate(); err != nil {
@@ -88,8 +87,7 @@ func (t *Tree) fileName(name string) string {
 	return name
 }
 
-// checkV1Limits returns the error of a V1 kernel if next cannot replace the limits of cgroup. This is the case if the new memory
-// limit is below the usage, or the new CPU quota is below the quota of a descendant.
+// checkV1Limits returns the error of a V1 kernel if the memory limit is below the usage, or the CPU quota below a descendant's.
 func (t *Tree) checkV1Limits(cgroup *node, next *limits) error {
 	if t.opts.Mode == V2 {
 		return nil

@@ -75,28 +75,25 @@ type cpuShare struct {
 // phases is the number of parts of a quota period. In each part all rates are constant.
 const phases = 20
 
-// dividePeriod computes the CPU shares of all cgroups and processes in one quota period. When the quota of a cgroup is used up,
-// other cgroups get its CPUs until the period ends.
-//
-// A cgroup that was throttled at the end of the last period has waited longer than the others. It therefore runs before them for the
-// first tick of the scheduler. A first division without this tick determines which cgroups are throttled.
+// dividePeriod computes the CPU shares of all cgroups and processes in one quota period.
 func (t *Tree) dividePeriod() {
+	// when the quota of a cgroup is used up, other cgroups get its CPUs until the period ends
 	t.root.sumDemand(t.numCPU(), t.opts.Mode, false)
 	t.dividePhases(0)
+	// a cgroup that was throttled in the first division has waited longest, so it runs first for one tick of the scheduler
 	if t.root.markResumed() {
 		t.root.sumDemand(t.numCPU(), t.opts.Mode, false)
 		t.dividePhases(min(0.5, float64(t.opts.Tick)/float64(cgroups.DefaultPeriod*time.Microsecond)))
 	}
 }
 
-// dividePhases computes the rates in all phases of a quota period, and adds the used CPU time to the shares. In an additional first
-// phase, cgroups that resume run before all others. head is the length of this phase, in periods; zero omits the phase.
-func (t *Tree) dividePhases(head float64) {
+// dividePhases computes the rates in all phases of a quota period. In an additional first phase, cgroups that resume run before others.
+func (t *Tree) dividePhases(firstPhase float64) {
 	t.root.cpu.rate = 0
 	for phase := range phases + 1 {
-		begin, length := head+float64(phase-1)*(1-head)/phases, (1-head)/phases
+		begin, length := firstPhase+float64(phase-1)*(1-firstPhase)/phases, (1-firstPhase)/phases
 		if phase == 0 {
-			begin, length = 0, head
+			begin, length = 0, firstPhase
 		}
 		if length == 0 {
 			continue
@@ -112,8 +109,7 @@ func (t *Tree) dividePhases(head float64) {
 	}
 }
 
-// markResumed sets the field resumes of n and its descendants, and reports whether at least one of them resumes. A cgroup resumes if
-// it was throttled, or if all its threads are in children that resume.
+// markResumed marks the cgroups that resume after throttling, and reports whether there are any.
 func (n *node) markResumed() (found bool) {
 	n.resumes = n.cpu.throttled > 0
 	waiting := 0.0
@@ -123,15 +119,14 @@ func (n *node) markResumed() (found bool) {
 			waiting += c.cpu.threads
 		}
 	}
+	// all its threads are in children that resume
 	n.resumes = n.resumes || waiting > 0 && waiting == n.cpu.threads
 	return found || n.resumes
 }
 
-// sumDemand initializes the CPU shares of n, its descendants and their processes: the weight, the number of runnable threads, and
-// the rate without competition. cpus is the number of CPUs of the machine. If frozen is true, an ancestor of n is frozen, and all
-// processes of n have no demand.
-func (n *node) sumDemand(cpus float64, mode Mode, frozen bool) {
-	frozen = frozen || n.frozen
+// sumDemand initializes the CPU shares of n, its descendants and their processes: weight, runnable threads and demand.
+func (n *node) sumDemand(cpus float64, mode Mode, parentFrozen bool) {
+	frozen := parentFrozen || n.frozen
 	s := cpuShare{weight: n.limits.cpuWeight(mode), left: -1}
 	for _, pr := range n.procs {
 		pr.cpu = cpuShare{weight: threadWeight}
@@ -155,8 +150,7 @@ func (n *node) sumDemand(cpus float64, mode Mode, frozen bool) {
 	n.cpu = s
 }
 
-// limitRates computes the highest rates of n, its descendants and their processes in a phase of a quota period. A cgroup uses at most
-// the rest of its quota in the phase. length is the length of the phase, in periods.
+// limitRates computes the highest rates of n, its descendants and processes in a phase, whose length is a fraction of the quota period.
 func (n *node) limitRates(length float64) {
 	var sum float64
 	for _, pr := range n.procs {
@@ -174,18 +168,15 @@ func (n *node) limitRates(length float64) {
 	}
 }
 
-// exhausts reports whether n or a descendant uses up its quota in the rest of the period, at the present rates. rest is its
-// length, in periods.
-func (n *node) exhausts(rest float64) bool {
-	if n.cpu.left >= 0 && n.cpu.rate > 0 && n.cpu.rate*rest > n.cpu.left+negligible {
+// exhausts reports whether n or a descendant uses up its quota in the rest of the period.
+func (n *node) exhausts(remaining float64) bool {
+	if n.cpu.left >= 0 && n.cpu.rate > 0 && n.cpu.rate*remaining > n.cpu.left+negligible {
 		return true
 	}
-	return slices.ContainsFunc(n.children, func(c *node) bool { return c.exhausts(rest) })
+	return slices.ContainsFunc(n.children, func(c *node) bool { return c.exhausts(remaining) })
 }
 
-// spend makes n, its descendants and their processes run at their present rates for a part of the quota period. It adds the CPU time to
-// their shares and subtracts it from their quotas. length is the length of this part, in periods. phase is the length of the phase for
-// which limitRates has limited the rates.
+// spend runs n and its descendants for a fraction of the quota period, and adds the CPU time to shares and quotas.
 func (n *node) spend(length, phase float64) {
 	s := &n.cpu
 	if s.left >= 0 && s.threads > 0 {
@@ -206,9 +197,9 @@ func (n *node) spend(length, phase float64) {
 	}
 }
 
-// throttledRate returns the rate at which the cgroup runs until its quota is used up. This is the rate in the last phase in which
-// the quota did not limit the cgroup. If there is no such phase, it is the rate without competition.
+// throttledRate returns the rate at which the cgroup runs until its quota is used up.
 func (s *cpuShare) throttledRate() float64 {
+	// the rate in the last phase in which the quota did not limit the cgroup, or else the rate without competition
 	if s.free > 0 {
 		return s.free
 	}
@@ -232,9 +223,8 @@ func (l *limits) cpuWeight(mode Mode) float64 {
 // resumeFactor is the factor for the weight of a cgroup that runs before all others.
 const resumeFactor = 1e6
 
-// divideCPU divides the rate of cgroup among its processes and children, and so on down the tree. If resume is true, the
-// children that resume get their CPU time before all others.
-func divideCPU(cgroup *node, resume bool) {
+// divideCPU divides the rate of a cgroup among its processes and children, down the tree.
+func divideCPU(cgroup *node, resumedFirst bool) {
 	shares := make([]*cpuShare, 0, len(cgroup.procs)+len(cgroup.children))
 	for _, pr := range cgroup.procs {
 		if pr.cpu.limit > 0 {
@@ -245,7 +235,7 @@ func divideCPU(cgroup *node, resume bool) {
 	for _, c := range cgroup.children {
 		if c.cpu.limit > 0 {
 			c.cpu.priority = c.cpu.weight
-			if resume && c.resumes {
+			if resumedFirst && c.resumes {
 				c.cpu.priority *= resumeFactor
 			}
 			shares = append(shares, &c.cpu)
@@ -254,13 +244,12 @@ func divideCPU(cgroup *node, resume bool) {
 	divideFairly(shares, cgroup.cpu.rate)
 	for _, c := range cgroup.children {
 		if c.cpu.rate > 0 {
-			divideCPU(c, resume)
+			divideCPU(c, resumedFirst)
 		}
 	}
 }
 
-// divideFairly sets the rate of each share. It divides the capacity in proportion to the priorities of the shares. The rate of a share is
-// at most its limit; the rest is divided among the remaining shares.
+// divideFairly divides the capacity in proportion to the priorities of the shares, up to the limit of each share.
 func divideFairly(shares []*cpuShare, capacity float64) {
 	order := slices.Clone(shares)
 	slices.SortStableFunc(order, func(a, b *cpuShare) int {
@@ -286,8 +275,7 @@ func divideFairly(shares []*cpuShare, capacity float64) {
 // negligible is a difference between two rates that rounding explains.
 const negligible = 1e-9
 
-// countCPU adds CPU time, quota periods and throttling to the counters of n and its descendants, for the duration d. cpus is the
-// number of CPUs of the machine. It returns the CPU time that n and its descendants have used, in nanoseconds.
+// countCPU adds the CPU time, quota periods and throttling of the duration to the counters, and returns the used nanoseconds.
 func (n *node) countCPU(d time.Duration, cpus float64) (used uint64) {
 	for _, pr := range n.procs {
 		used += uint64(math.Round(pr.cpu.got * float64(d)))

@@ -19,9 +19,8 @@ type Demand struct {
 	Tasks  int   // itself, its threads and its children: at least one
 }
 
-// SetDemand sets the demand of the process with this PID. The process gets the tasks that its limits allow, and the memory that it can allocate
-// in the time during. Above memory.high, the kernel delays each allocation. met reports whether the process has all of its tasks and memory. It
-// is no error if pids.max is reached. Errors are those of [Tree.SetMemory].
+// SetDemand sets the demand of a process, which gets the tasks and memory that its limits allow within the given time. met is true if it gets
+// all of them; pids.max is no error. Errors are those of [Tree.SetMemory].
 func (t *Tree) SetDemand(pid int, d Demand, during time.Duration) (met bool, err error) {
 	if err := errors.Join(checkCPUs(d.CPUs), checkBytes(d.Memory), checkTasks(d.Tasks)); err != nil {
 		return false, fmt.Errorf("process %d: %w", pid, err)

@@ -97,8 +97,7 @@ func (f *Faults) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, erro
 	return callRead(ctx, f, "Stats", p, f.StatsFunc, f.Driver.Stats)
 }
 
-// callRead calls the function fault or, if it is nil, the function call. If Faults.Around is set, it may skip the call. op
-// and p are the operation and the cgroup for Faults.Around.
+// callRead calls fault, or call if fault is nil. Faults.Around may skip the call.
 func callRead[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
 	fault func(context.Context, Driver, cgroups.Path) (T, error), call func(context.Context, cgroups.Path) (T, error),
 ) (T, error) {
@@ -110,8 +109,7 @@ func callRead[T any](ctx context.Context, f *Faults, op string, p cgroups.Path,
 	})
 }
 
-// callAround returns the result of the function call. If Faults.Around is set, it may skip the call. op and p are the
-// operation and the cgroup for Faults.Around.
+// callAround returns the result of call. Faults.Around may skip the call.
 func callAround[T any](ctx context.Context, f *Faults, op string, p cgroups.Path, call func() (T, error)) (result T, err error) {
 	if f.Around == nil {
 		return call()

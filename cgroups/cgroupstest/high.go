@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// growthDuring returns the argument limit of resizeMemory for a process that grows during the time d. In V2 the kernel delays each allocation
-// above memory.high, so that the process grows only slowly. The delay counts as stall time in memory.pressure. In V1 there is no delay.
+// growthDuring returns the limit for resizeMemory: how many bytes a process can allocate in the duration.
 func (t *Tree) growthDuring(d time.Duration) func(pr *proc, more int64) int64 {
 	return func(pr *proc, more int64) int64 {
 		if t.opts.Mode == V1 {
 			return more
 		}
+		// V2 delays each allocation above memory.high, and counts the delay as stall time
 		return t.delayGrowth(pr.node, more, d)
 	}
 }
 
-// delayGrowth returns how many bytes a process of cgroup can allocate in the time d, if it requests a number of bytes,
-// more. It adds the delay of the allocations to the stall time of the cgroup and its ancestors.
-func (t *Tree) delayGrowth(cgroup *node, more int64, d time.Duration) (allowed int64) {
-	allowed = more
+// delayGrowth returns how many of the requested bytes a process can allocate in the duration, and counts the stall time.
+func (t *Tree) delayGrowth(cgroup *node, requested int64, d time.Duration) (allowed int64) {
+	allowed = requested
 	var slowest time.Duration
 	for c := range cgroup.selfAndAncestors() {
 		if c.limits.memoryHigh == noLimit {
@@ -30,7 +29,7 @@ func (t *Tree) delayGrowth(cgroup *node, more int64, d time.Duration) (allowed i
 		}
 		h := highLimit(c.limits.memoryHigh)
 		over := float64(c.usage.memory - c.limits.memoryHigh)
-		slowest = max(slowest, min(d, h.growthTime(over, over+float64(more))))
+		slowest = max(slowest, min(d, h.growthTime(over, over+float64(requested))))
 		allowed = min(allowed, int64(h.growthIn(over, d)))
 	}
 	if slowest > 0 {
@@ -59,12 +58,10 @@ func (h highLimit) cappedExcess() float64 {
 	return float64(h) * math.Sqrt(float64(maxDelay)/delayFactor)
 }
 
-// speed returns the growth of the excess above memory.high, in bytes³ per second. With delays below maxDelay, the third
-// power of the excess grows at this constant rate.
+// speed returns how fast the third power of the excess above memory.high grows, in bytes³ per second.
 func (h highLimit) speed() float64 { return 3 * chargeBatch * float64(h) * float64(h) / delayFactor }
 
-// growthTime returns how long a process needs to allocate the memory by which the excess above memory.high grows. from and to are
-// the excess before and afterwards, in bytes. Memory below memory.high, a negative excess, is allocated at once.
+// growthTime returns how long the excess above memory.high needs to grow between two values in bytes, which may be negative.
 func (h highLimit) growthTime(from, to float64) time.Duration {
 	if from, to = max(from, 0), max(to, 0); from >= to {
 		return 0
@@ -81,17 +78,16 @@ func (h highLimit) growthTime(from, to float64) time.Duration {
 	return time.Duration(min(seconds*1e9, math.MaxInt64/2))
 }
 
-// growthIn returns how many bytes can be allocated in the time d. over is the excess before the allocation: the usage minus
-// memory.high, in bytes. It may be negative.
-func (h highLimit) growthIn(over float64, d time.Duration) (bytes float64) {
-	seconds, from, capped := d.Seconds(), max(over, 0), h.cappedExcess()
+// growthIn returns how many bytes can be allocated in the duration, from an excess above memory.high that may be negative.
+func (h highLimit) growthIn(excess float64, d time.Duration) (bytes float64) {
+	seconds, from, capped := d.Seconds(), max(excess, 0), h.cappedExcess()
 	if from < capped {
 		to := math.Cbrt(from*from*from + h.speed()*seconds)
 		if to <= capped {
-			return to - over
+			return to - excess
 		}
 		seconds -= h.growthTime(from, capped).Seconds()
 		from = capped
 	}
-	return from + seconds/maxDelay*chargeBatch - over
+	return from + seconds/maxDelay*chargeBatch - excess
 }

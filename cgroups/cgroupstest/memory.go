@@ -10,9 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// SetCache sets the size of the page cache of cgroup p. It is counted in addition to the memory of processes, and remains when
-// they exit. If less memory is free, the cache becomes smaller than bytes. The tree reclaims cache before it kills processes,
-// except cache that memory.min or memory.low protects.
+// SetCache sets the size of the page cache of cgroup p, in addition to the memory of its processes. It is smaller if less
+// memory is free. The tree reclaims unprotected cache before it kills processes; cache remains when processes exit.
 func (t *Tree) SetCache(p cgroups.Path, bytes int64) error {
 	return t.runLocked("set the cache of", p, func() error {
 		n, err := t.findNode(p)
@@ -65,47 +64,44 @@ func (n *node) memoryRoom() (bytes int64, full *node) {
 	return bytes, full
 }
 
-// allocate increases the memory of process to want bytes. If a limit is reached, it reclaims page cache and then runs the OOM
-// killer, as a kernel does at each page.
-func (t *Tree) allocate(process *proc, want int64) error {
-	for !process.dead && process.totalMemory() < want {
+// allocate increases the memory of a process, reclaims page cache and runs the OOM killer as a kernel does at each page.
+func (t *Tree) allocate(process *proc, bytes int64) error {
+	for !process.dead && process.totalMemory() < bytes {
 		room, full := process.node.memoryRoom()
-		step := min(want-process.totalMemory(), max(room, 0))
+		step := min(bytes-process.totalMemory(), max(room, 0))
 		process.memory += step
 		process.node.addMemory(step)
-		if process.totalMemory() == want {
+		if process.totalMemory() == bytes {
 			break
 		}
 		t.countEvent(full, func(e *cgroups.MemoryEvents) { e.Max++ })
-		if t.reclaimMemory(full, want-process.totalMemory()) == 0 && !t.runOOMKiller(full) {
+		if t.reclaimMemory(full, bytes-process.totalMemory()) == 0 && !t.runOOMKiller(full) {
 			return syscall.ENOMEM
 		}
 	}
 	return nil
 }
 
-// countThrottled prepares an allocation in cgroup; more is its size in bytes. For cgroup and each ancestor whose usage would
-// exceed memory.high, it counts a memory.high event and reclaims the excess. It does not delay the process; only SetDemand
-// does.
-func (t *Tree) countThrottled(cgroup *node, more int64) {
+// countThrottled reclaims the memory by which an allocation would exceed memory.high, in the cgroup and its ancestors.
+func (t *Tree) countThrottled(cgroup *node, allocation int64) {
 	for c := range cgroup.selfAndAncestors() {
-		if over := c.usage.memory + more - c.limits.memoryHigh; over > 0 {
+		if over := c.usage.memory + allocation - c.limits.memoryHigh; over > 0 {
 			t.countEvent(c, func(e *cgroups.MemoryEvents) { e.High++ })
 			t.reclaimMemory(c, over)
 		}
 	}
 }
 
-// reclaimMemory frees up to the given bytes in cgroup and its descendants, and returns the freed bytes. It reclaims page cache
-// before it swaps processes out, and takes cache that memory.low protects last.
-func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (got int64) {
+// reclaimMemory frees memory below a cgroup, and returns the freed bytes. It takes page cache first and then swaps processes
+// out.
+func (t *Tree) reclaimMemory(cgroup *node, bytes int64) (freed int64) {
 	bytes = t.roundToPages(bytes)
 	for _, pass := range []reclaimPass{{}, {includeActive: true}, {includeActive: true, includeLow: true}} {
-		got += t.reclaimCache(cgroup, bytes-got, pass)
+		freed += t.reclaimCache(cgroup, bytes-freed, pass)
 	}
-	got += t.swapOut(cgroup, bytes-got)
-	if got > 0 {
+	freed += t.swapOut(cgroup, bytes-freed)
+	if freed > 0 {
 		t.reclaims++
 	}
-	return got
+	return freed
 }

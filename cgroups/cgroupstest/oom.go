@@ -43,9 +43,8 @@ func (t *Tree) killAll(n *node) {
 	}
 }
 
-// runOOMKiller kills a process below full, the cgroup that has no free memory, or all processes of its OOM group. It returns
-// false if no process can be killed.
-func (t *Tree) runOOMKiller(full *node) bool {
+// runOOMKiller kills a process or OOM group below the cgroup that has no free memory. It returns false if it can kill none.
+func (t *Tree) runOOMKiller(full *node) (killed bool) {
 	t.countEvent(full, func(e *cgroups.MemoryEvents) { e.OOM++ })
 	victim := t.selectVictim(full)
 	if victim == nil {
@@ -76,16 +75,14 @@ const (
 	maxAdj = 1000
 )
 
-// selectVictim returns the process below full that the OOM killer kills, which is the process with the most points. A
-// process has one point per page, and each unit of its oom_score_adj adds a thousandth of the pages of the memory limit. Of
-// equal processes it selects the highest PID. If all processes have the lowest oom_score_adj, it returns nil. Source:
-// oom_badness in mm/oom_kill.c of Linux.
+// selectVictim returns the process that the OOM killer selects, or nil. Source: oom_badness in mm/oom_kill.c of Linux.
 func (t *Tree) selectVictim(full *node) *proc {
 	perPoint := full.limits.memoryMax / t.opts.PageSize / 1000
 	var chosen *proc
 	var most int64
 	for n := range full.selfAndDescendants() {
 		for _, pr := range n.procs {
+			// one per page, and for each unit of oom_score_adj a thousandth of the limit
 			points := pr.totalMemory()/t.opts.PageSize + int64(pr.adj)*perPoint
 			better := chosen == nil || points > most || points == most && pr.pid > chosen.pid
 			if pr.adj != minAdj && better {
@@ -96,8 +93,7 @@ func (t *Tree) selectVictim(full *node) *proc {
 	return chosen
 }
 
-// findOOMGroup searches the cgroups from cgroup up to its ancestor full. It returns the highest of them that has
-// memory.oom.group set, or nil if there is none.
+// findOOMGroup returns the highest cgroup with memory.oom.group between the cgroup and its ancestor full, or nil.
 func findOOMGroup(cgroup, full *node) (group *node) {
 	for c := range cgroup.selfAndAncestors() {
 		if c.limits.oomGroup {

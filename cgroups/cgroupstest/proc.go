@@ -45,9 +45,8 @@ func (pr *proc) toProc() Proc {
 // totalMemory returns the bytes of the process in memory and in swap.
 func (pr *proc) totalMemory() int64 { return pr.memory + pr.swapped }
 
-// Start starts a process and returns its PID; process.PID is ignored. It fails as a kernel does: with EAGAIN at pids.max, with
-// EBUSY in a V2 cgroup with children, and with ENOMEM if the memory does not fit and no process can be killed. The OOM killer may
-// have killed the new process when Start returns, see [Tree.SetMemory].
+// Start starts a process and returns its PID; process.PID is ignored. It fails like a kernel: with EAGAIN at pids.max, EBUSY in a V2 cgroup
+// with children, or ENOMEM. The OOM killer may have killed the new process, see [Tree.SetMemory].
 func (t *Tree) Start(process Proc) (pid int, err error) {
 	err = t.runLocked("start a process in", process.Cgroup, func() error {
 		if err := errors.Join(checkAdj(process.OOMScoreAdj), checkBytes(process.Memory)); err != nil {
@@ -85,12 +84,10 @@ func (t *Tree) Exit(pid int) error {
 	})
 }
 
-// SetMemory sets the memory of a process in bytes, including its swapped memory. If a memory.max is reached, the tree reclaims
-// page cache, and then the OOM killer kills processes below that limit until the memory fits. The memory of a frozen process does
-// not grow; this is no error.
+// SetMemory sets the memory of a process in bytes, including swapped memory. At memory.max, the tree reclaims page cache, and then kills
+// processes below that limit. The memory of a frozen process does not grow; this is no error.
 //
-// The error wraps ESRCH if the process does not run, or was killed by this call. It wraps ENOMEM if no process can be killed; the
-// process then has the memory that fits.
+// The error wraps ESRCH if the process does not run or was killed by this call, and ENOMEM if no process can be killed.
 func (t *Tree) SetMemory(pid int, bytes int64) error {
 	if err := checkBytes(bytes); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
@@ -100,22 +97,21 @@ func (t *Tree) SetMemory(pid int, bytes int64) error {
 	})
 }
 
-// resizeMemory sets the memory of a process to want bytes in whole pages, as SetMemory does. Before the process grows, memory above memory.high
-// is reclaimed. limit then returns how many bytes the process may allocate; its argument more is the number of requested bytes.
-func (t *Tree) resizeMemory(pr *proc, want int64, limit func(pr *proc, more int64) int64) error {
-	if want <= pr.totalMemory() {
-		less := min(pr.totalMemory()-want, pr.memory)
+// resizeMemory sets the memory of a process in whole pages, as SetMemory does. allowed limits how much it may grow.
+func (t *Tree) resizeMemory(pr *proc, bytes int64, allowed func(pr *proc, more int64) int64) error {
+	if bytes <= pr.totalMemory() {
+		less := min(pr.totalMemory()-bytes, pr.memory)
 		pr.node.addMemory(-less)
 		pr.memory -= less
-		pr.addSwap(want - pr.totalMemory())
+		pr.addSwap(bytes - pr.totalMemory())
 		return nil
 	}
 	if pr.node.isFrozen() {
 		return nil
 	}
-	more := want - pr.totalMemory()
+	more := bytes - pr.totalMemory()
 	t.countThrottled(pr.node, more)
-	if err := t.allocate(pr, pr.totalMemory()+t.roundToPages(limit(pr, more))); err != nil {
+	if err := t.allocate(pr, pr.totalMemory()+t.roundToPages(allowed(pr, more))); err != nil {
 		return err
 	}
 	if pr.dead {
@@ -135,8 +131,7 @@ func (t *Tree) SetOOMScoreAdj(pid, adj int) error {
 	})
 }
 
-// changeTasks sets the number of tasks of a process. At pids.max the process gets the tasks that fit, and the error is EAGAIN. The OOM killer
-// kills all of them as one process.
+// changeTasks sets the number of tasks of a process. At pids.max, it adds those that fit and returns EAGAIN.
 func (t *Tree) changeTasks(pr *proc, tasks int) error {
 	if pr.tasks == tasks {
 		return nil
@@ -211,13 +206,13 @@ func (n *node) pidsRoom() (room int64, full *node) {
 	return room, full
 }
 
-// countRefusedFork counts a refused fork of a process in cgroup. full is the cgroup whose pids.max is reached. V2 counts the
-// fork in full and its ancestors, as Linux 6.11 does. V1 counts it in cgroup.
+// countRefusedFork counts a fork that was refused at pids.max: V2 in the cgroup with that limit, V1 in the cgroup of the process.
 func (t *Tree) countRefusedFork(cgroup, full *node) {
 	if t.opts.Mode == V1 {
 		cgroup.usage.refused++
 		return
 	}
+	// as Linux 6.11 does
 	for c := range full.selfAndAncestors() {
 		c.usage.refused++
 	}

@@ -22,8 +22,7 @@ type reclaimable struct {
 // small parts; a kernel takes still smaller ones.
 const reclaimRounds = 64
 
-// reclaimCache frees up to the given bytes of page cache in cgroup and its descendants, and returns the freed bytes. It takes page
-// cache from each cgroup in proportion to the cache that is not protected. Source: get_scan_count in mm/vmscan.c of Linux.
+// reclaimCache frees page cache below a cgroup, and returns the freed bytes. Source: get_scan_count in mm/vmscan.c of Linux.
 func (t *Tree) reclaimCache(cgroup *node, bytes int64, pass reclaimPass) (got int64) {
 	lowCounted := map[*node]bool{}
 	for got < bytes && cgroup.usage.cache > 0 {
@@ -52,13 +51,12 @@ func (t *Tree) reclaimCache(cgroup *node, bytes int64, pass reclaimPass) (got in
 	return got
 }
 
-// divideReclaim returns how many bytes to reclaim from each entry of list. It divides part, a number of bytes, in proportion to the
-// weights of the entries; total is the sum of the weights. All shares are whole pages, and at least one is not zero.
-func (t *Tree) divideReclaim(list []reclaimable, part int64, total float64) (shares []int64) {
+// divideReclaim divides the bytes to reclaim among the entries by weight, in whole pages of which at least one is not zero.
+func (t *Tree) divideReclaim(list []reclaimable, bytes int64, total float64) (shares []int64) {
 	shares = make([]int64, len(list))
 	heaviest, taken := 0, int64(0)
 	for i, r := range list {
-		shares[i] = min(int64(float64(part)*r.weight/total)/t.opts.PageSize*t.opts.PageSize, r.bytes)
+		shares[i] = min(int64(float64(bytes)*r.weight/total)/t.opts.PageSize*t.opts.PageSize, r.bytes)
 		taken += shares[i]
 		if r.weight > list[heaviest].weight {
 			heaviest = i
@@ -70,9 +68,7 @@ func (t *Tree) divideReclaim(list []reclaimable, part int64, total float64) (sha
 	return shares
 }
 
-// listReclaimable appends to list the page cache of n and its descendants that a pass may take. protected is the effective protection
-// of n, in bytes. If top is true, n is the cgroup that reclaims memory, and its own protection does not limit the protection of its
-// children.
+// listReclaimable appends the page cache below n that a pass may take. protected is the protection of n in bytes.
 func (t *Tree) listReclaimable(list []reclaimable, n *node, protected float64, top bool, pass reclaimPass) []reclaimable {
 	usage := float64(n.usage.memory)
 	cache := n.cache
@@ -91,6 +87,7 @@ func (t *Tree) listReclaimable(list []reclaimable, n *node, protected float64, t
 			continue
 		}
 		own := c.protectedBytes(pass.includeLow)
+		// the cgroup that reclaims does not limit the protection of its children
 		if !top {
 			own = effectiveProtection(own, float64(c.usage.memory), protected, usage, claimed)
 		}

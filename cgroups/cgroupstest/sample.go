@@ -36,12 +36,11 @@ func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts c
 	return stats, err
 }
 
-// sampleLimits adds the limits of CPU and the protected memory to stats if parts selects them. V1 has no protected memory, and
-// its soft limit is never set.
+// sampleLimits adds the limits of CPU and the protected memory to stats if parts selects them.
 func (t *Tree) sampleLimits(cgroup *node, parts cgroups.Parts, stats *cgroups.Stats) {
 	cpu, least := cgroups.CPULimit{Quota: cgroup.limits.quota, Period: cgroup.limits.period, Weight: cgroup.limits.weight}, cgroup.limits.memoryMin
 	if t.opts.Mode == V1 {
-		cpu.Weight, cpu.Shares, least = 0, cgroup.limits.weight, noLimit
+		cpu.Weight, cpu.Shares, least = 0, cgroup.limits.weight, noLimit // V1 has no protected memory
 	}
 	if parts.Has(cgroups.PartCPULimit) {
 		stats.CPU.Limit = &cpu

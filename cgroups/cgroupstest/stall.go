@@ -16,11 +16,8 @@ type waiting struct {
 	free    float64 // fraction of the time in which no descendant is throttled
 }
 
-// countStall adds the CPU stall time of the duration d to the pressure of n and its descendants. It returns the threads of n that
-// wait, from which its parent computes its own stall time.
-//
-// Threads that share a CPU wait one after the other. Their waits are added, up to the whole duration. Throttling stops all
-// threads of a cgroup. The cgroups with quotas are throttled independently of each other.
+// countStall adds the CPU stall time of the duration to the pressure of n and its descendants. It returns the waiting threads of
+// n.
 func (n *node) countStall(d time.Duration) waiting {
 	w := waiting{free: 1}
 	for _, pr := range n.procs {
@@ -37,6 +34,8 @@ func (n *node) countStall(d time.Duration) waiting {
 		w.threads = max(0, w.threads-n.cpu.throttled*n.cpu.threads)
 		w.free *= 1 - n.cpu.throttled
 	}
+	// Threads that share a CPU wait one after the other, up to the whole duration. Cgroups with quotas are throttled
+	// independently.
 	some := 1 - (1-min(1, w.threads))*w.free
 	full := n.cpu.throttled
 	if w.threads > negligible {
@@ -64,14 +63,14 @@ func (n *node) addStall(resource int, some, full float64, d time.Duration) {
 	addFraction(&p.Full, full, d)
 }
 
-// addFraction adds the stall time of a duration d, of which the given fraction was lost, to line. The averages decay as in
-// calc_avgs of kernel/sched/psi.c, but continuously and not every 2 s.
+// addFraction adds the stall time of a duration, of which a fraction was lost, to line.
 func addFraction(line *cgroups.PressureLine, fraction float64, d time.Duration) {
 	line.Total += time.Duration(math.Round(fraction * float64(d)))
 	for _, avg := range []struct {
 		percent *float64
 		window  time.Duration
 	}{{&line.Avg10, 10 * time.Second}, {&line.Avg60, time.Minute}, {&line.Avg300, 5 * time.Minute}} {
+		// like calc_avgs in kernel/sched/psi.c, but continuously and not every 2 s
 		kept := math.Exp(-float64(d) / float64(avg.window))
 		*avg.percent = *avg.percent*kept + 100*fraction*(1-kept)
 	}

@@ -29,9 +29,8 @@ type Fixture struct {
 	Timeout time.Duration // limit for waiting on the host; zero: 30 s
 }
 
-// TestDriver checks that the driver of fixture behaves as package cgroups documents. It creates up to a hundred cgroups, and
-// takes a few seconds on a real kernel. A failure quotes the violated sentence. Cases that the driver or the host does not
-// support are skipped.
+// TestDriver checks that a driver behaves as package cgroups documents. A failure quotes the violated sentence. Unsupported
+// cases are skipped. On a real kernel it takes a few seconds, and creates up to a hundred cgroups.
 func TestDriver(t *testing.T, fixture Fixture) {
 	fixture.Timeout = cmp.Or(fixture.Timeout, 30*time.Second)
 	for _, c := range []struct {

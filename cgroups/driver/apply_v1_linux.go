@@ -77,8 +77,7 @@ func (h *hierarchy) enableHierarchy(dir string) {
 	}
 }
 
-// fillCpuset copies cpuset.cpus and cpuset.mems from the parents of a cgroup if its own are empty. No process can be added
-// to a cgroup in which they are empty.
+// fillCpuset fills empty cpuset.cpus and cpuset.mems from the parents: an empty cpuset accepts no process.
 func (h *hierarchy) fillCpuset(dir string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		var space [128]byte
@@ -157,9 +156,7 @@ func diffCpuset(current, desired cgroups.Resources) (limits *oci.Resources, diff
 	return r, r.CpusetCpus != "" || r.CpusetMems != ""
 }
 
-// diffMemoryLimits returns the memory limits to write. If there is nothing to write, differ is false. On v1 a file has the
-// sum of the limits of memory and swap, so that a new memory limit also changes this sum. If countsSwap is false, this file
-// does not exist.
+// diffMemoryLimits returns the memory limits to write, if they differ. On v1, one file has the sum of memory and swap.
 func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limits *oci.Resources, differ bool) {
 	memory, swap := current.MemoryMax, current.SwapMax
 	if desired.MemoryMax != nil {
@@ -172,7 +169,7 @@ func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limi
 		return nil, false
 	}
 	r := &oci.Resources{Memory: toOCIBytes(memory)}
-	if countsSwap {
+	if countsSwap { // otherwise the file does not exist
 		r.MemorySwap = cgroups.Unlimited
 		if memory != nil && swap != nil && *memory >= 0 && *swap >= 0 {
 			r.MemorySwap = max(1, *memory+*swap)
@@ -181,13 +178,12 @@ func diffMemoryLimits(countsSwap bool, current, desired cgroups.Resources) (limi
 	return r, true
 }
 
-// toOCIBytes converts a limit for opencontainers/cgroups, where zero means no limit. A limit of zero becomes 1 byte, which
-// does not allow a single page either.
+// toOCIBytes converts a limit for opencontainers/cgroups.
 func toOCIBytes(n *int64) int64 {
 	if n == nil || *n < 0 {
 		return cgroups.Unlimited
 	}
-	return max(1, *n)
+	return max(1, *n) // zero would mean no limit, and 1 byte does not allow a page either
 }
 
 // haveSamePages reports whether two limits are equal in whole pages, as the kernel stores them. Nil means unlimited.

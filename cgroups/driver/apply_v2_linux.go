@@ -61,10 +61,9 @@ func (t *treeV2) applyOnce(dir string, desired []setting) error {
 	return nil
 }
 
-// applySetting writes a setting to its file in a cgroup, unless the file already has this value. If fresh is true, the
-// cgroup is new, and the file need not be read.
-func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
-	if !fresh {
+// applySetting writes a setting to its file, unless the file already has this value. A new cgroup's file is not read.
+func (t *treeV2) applySetting(dir string, s setting, isNew bool) error {
+	if !isNew {
 		var space [128]byte
 		// A file that cannot be read, for example a command file, cannot be compared.
 		if current, err := t.h.readFile(space[:0], dir, s.file); err == nil {
@@ -85,11 +84,10 @@ func (t *treeV2) applySetting(dir string, s setting, fresh bool) error {
 	return nil
 }
 
-// applyDelegated writes a setting whose file was missing. It first enables the controllers in all ancestors of the cgroup.
-// If fresh is true, the cgroup is new.
-func (t *treeV2) applyDelegated(dir string, s setting, fresh bool) error {
+// applyDelegated enables the controller of a setting in all ancestors of the cgroup, and then writes the setting.
+func (t *treeV2) applyDelegated(dir string, s setting, isNew bool) error {
 	denied := t.enableControllers(dir, s.controller)
-	err := t.applySetting(dir, s, fresh)
+	err := t.applySetting(dir, s, isNew)
 	switch {
 	case !errors.Is(err, unix.ENOENT), !t.h.cgroupExists(dir):
 		return err
@@ -131,11 +129,11 @@ func (t *treeV2) enableControllers(dir, needed string) error {
 	return nil
 }
 
-// enableEach enables the controllers for the children of the cgroup above, one after another. It returns an error only if
-// the controller needed could not be enabled.
-func (t *treeV2) enableEach(above, needed string) (err error) {
+// enableEach enables the controllers for the children of a cgroup one by one. Only a failure of the needed controller is
+// an error.
+func (t *treeV2) enableEach(parent, needed string) (err error) {
 	for _, c := range t.h.controllers {
-		if failed := t.h.writeFile(above, subtreeControl, "+"+c, 0); c == needed {
+		if failed := t.h.writeFile(parent, subtreeControl, "+"+c, 0); c == needed {
 			err = failed
 		}
 	}

@@ -16,12 +16,12 @@ import (
 // maxAttempts is how often a cgroup is created while another program removes it.
 const maxAttempts = 5
 
-// retryCreate calls create up to five times, because another program may remove the cgroup or its parents meanwhile. It
-// retries after three errors: a file is missing, the cgroup has no CPUs, or cpu.shares has an unexpected value. These
-// errors may occur for a moment after another program has recreated the cgroup or a parent.
+// retryCreate calls create up to five times, because another program may remove or recreate the cgroup or its parents
+// meanwhile.
 func retryCreate(ctx context.Context, create func() error) error {
 	for n := 1; ; n++ {
 		err := create()
+		// in a cgroup that was recreated, files and CPUs may be missing for a moment, and cpu.shares may differ
 		if err == nil || !isAbsent(err) && !errors.Is(err, errNoCPUs) && !strings.Contains(err.Error(), "allowed cpu-shares is") {
 			return err
 		}

@@ -27,8 +27,7 @@ func (d *Driver) Dirs(p cgroups.Path) ([]string, error) {
 // not below the root of the driver.
 func (d *Driver) Parse(name string) (cgroups.Path, error) { return d.names.parseName(name) }
 
-// parseName returns the path of a cgroup relative to the root of the driver. name is relative to the mount point, and has
-// the format of cgroup_parent in the CRI.
+// parseName returns the path of a cgroup below the driver's root. name has the format of cgroup_parent in the CRI.
 func (n names) parseName(name string) (cgroups.Path, error) {
 	parse := cgroups.ParseCgroupfs
 	if n.systemd {

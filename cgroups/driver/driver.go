@@ -59,8 +59,8 @@ var (
 	_ cgroups.Watcher      = (*Driver)(nil)
 )
 
-// Open returns a driver for the cgroups of this host. It changes nothing on the host. It returns an error if the host has no
-// cgroups. It also returns an error if the controller cpu or pids is missing, unless Options.OptionalControllers names it.
+// Open returns a driver for the cgroups of this host, which it does not change. It returns an error if the host has no
+// cgroups, or lacks controller cpu or pids and Options.OptionalControllers does not name it.
 func Open(ctx context.Context, opts Options) (*Driver, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
 	if opts.Logger == nil {
@@ -232,9 +232,7 @@ func (d *Driver) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats
 // errRoot rejects an operation that would stop the caller itself or all cgroups of the driver.
 var errRoot = errors.New("the root cgroup of the driver cannot be stopped or removed")
 
-// runOnCgroup calls step with the directory of p, relative to the root of the driver. It first checks that the driver is
-// open, that p is valid and that ctx has not ended. It wraps errors in a [cgroups.Error] with the operation op and the path
-// p.
+// runOnCgroup checks the path and calls step with its directory. It wraps errors in a [cgroups.Error].
 func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, step func(dir string) error) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -257,8 +255,7 @@ func (d *Driver) runOnCgroup(ctx context.Context, op string, p cgroups.Path, ste
 	return wrapError(op, p, err)
 }
 
-// wrapError wraps err in a [cgroups.Error] with the operation op and the path p. If err is a fileError, the result also has
-// the file. A nil err stays nil.
+// wrapError wraps err in a [cgroups.Error] with the operation, path and file. A nil err stays nil.
 func wrapError(op string, p cgroups.Path, err error) error {
 	if err == nil {
 		return nil

@@ -71,9 +71,9 @@ func (t *treeV1) thawAndWait(ctx context.Context, h *hierarchy, dir string) erro
 
 const freezerState = "freezer.state"
 
-// tryFreeze requests that the kernel freezes a cgroup, and reports whether the cgroup is frozen now. Callers repeat it,
-// because processes that are added meanwhile need a new request.
-func (h *hierarchy) tryFreeze(dir string) (bool, error) {
+// tryFreeze requests that the kernel freezes a cgroup, and reports whether it is frozen. New processes need a new
+// request.
+func (h *hierarchy) tryFreeze(dir string) (frozen bool, err error) {
 	if err := h.writeFile(dir, freezerState, "FROZEN", 0); err != nil {
 		return false, &fileError{freezerState, err}
 	}
@@ -90,8 +90,7 @@ func (h *hierarchy) readFreezerState(dir string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// waitUntil calls done repeatedly, every 1 to 50 ms, until it returns true or an error. It returns an error after the
-// driver's timeout, or when ctx ends.
+// waitUntil calls done every 1 to 50 ms until it returns true or an error, ctx ends or the driver's timeout passes.
 func (s *hierarchies) waitUntil(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("not complete after %v: %w", s.timeout, context.DeadlineExceeded))
 	defer cancel()

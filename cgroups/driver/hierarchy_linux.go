@@ -99,8 +99,7 @@ func (h *hierarchy) writeFile(dir, file, text string, flags uint64) error {
 	return err
 }
 
-// readFile appends the content of a file of a cgroup to buf, and returns the extended buf. It allocates no memory if buf has
-// enough room.
+// readFile appends the content of a file of a cgroup to buf. It allocates no memory if buf has enough room.
 func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	fd, err := h.openAt(joinDir(dir, file), unix.O_RDONLY)
 	if err != nil {
@@ -124,8 +123,7 @@ func (h *hierarchy) readFile(buf []byte, dir, file string) ([]byte, error) {
 	}
 }
 
-// listChildren returns the names of the cgroups directly below the cgroup dir. It finds them by the types in the directory
-// entries. Most entries are files, which it need not examine.
+// listChildren returns the names of the cgroups directly below a cgroup.
 func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	fd, err := h.openAt(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -134,6 +132,7 @@ func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	defer unix.Close(fd)
 	for n, buf := 1, make([]byte, 4<<10); n > 0 && err == nil; {
 		n, err = dirent.Next(fd, buf, func(name []byte, t dirent.Type) {
+			// the type of an entry is enough: most entries are files
 			if t == dirent.Directory {
 				names = append(names, string(name))
 			}
@@ -142,16 +141,15 @@ func (h *hierarchy) listChildren(dir string) (names []string, err error) {
 	return names, err
 }
 
-// visitDescendants calls visit for the cgroup dir and all cgroups below it, children before their parents. It returns the
-// first error. Cgroups that are removed meanwhile are skipped. The function visit must use the hierarchy that it receives,
-// because its dir is relative to the root of that hierarchy.
+// visitDescendants calls visit for a cgroup and all cgroups below, children first. visit must use the hierarchy that it
+// receives.
 func (h *hierarchy) visitDescendants(dir string, visit func(h *hierarchy, dir string) error) error {
 	below, prefix := h, dir
 	// The paths below would be too long for a system call, so continue relative to an open directory.
 	if len(dir) > unix.PathMax/4 {
 		fd, err := h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 		if err != nil {
-			return ignoreAbsent(err)
+			return ignoreAbsent(err) // removed meanwhile
 		}
 		below, prefix = &hierarchy{dir: h.absolutePath(dir), fd: fd, controllers: h.controllers}, ""
 		defer below.close()
@@ -182,8 +180,7 @@ func retryInterrupted(call func() (int, error)) (int, error) {
 	}
 }
 
-// isAbsent reports whether err means that a file or directory does not exist. For a file that was removed while it was open,
-// the kernel returns ENODEV.
+// isAbsent reports whether err means that a file or directory does not exist, or was removed while it was open (ENODEV).
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 // ignoreAbsent returns nil if err means that a file or directory does not exist. Otherwise it returns err.

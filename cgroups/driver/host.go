@@ -48,9 +48,9 @@ func (h Host) HasController(controller string) bool {
 // swap is the entry of Host.Missing for a kernel that cannot limit swap.
 const swap = "swap"
 
-// setMissing sets h.Missing to the controllers that the host does not have. It returns an error if cpu or pids is missing
-// and is not in optional. The argument countsSwap is true if the kernel can limit swap.
-func (h *Host) setMissing(countsSwap bool, optional []string) error {
+// setMissing sets h.Missing to the controllers that the host lacks. It returns an error if cpu or pids is missing and not
+// optional.
+func (h *Host) setMissing(limitsSwap bool, optional []string) error {
 	h.Missing = nil
 	for _, c := range []string{"cpu", "cpuset", "hugetlb", "memory", "pids"} {
 		if h.HasController(c) {
@@ -61,7 +61,7 @@ func (h *Host) setMissing(countsSwap bool, optional []string) error {
 			return fmt.Errorf("controller %s is not available in the root cgroup and not in Options.OptionalControllers", c)
 		}
 	}
-	if !countsSwap || !h.HasController("memory") {
+	if !limitsSwap || !h.HasController("memory") {
 		h.Missing = append(h.Missing, swap)
 	}
 	return nil
@@ -75,8 +75,7 @@ type mount struct {
 	controllers []string // v1 only; a hierarchy without controllers has its name, for example "name=systemd"
 }
 
-// parseMounts returns the cgroup mounts in the text of /proc/PID/mountinfo. If a hierarchy is mounted several times, it
-// returns only the mount with the shortest path, as the kubelet does. Source: proc_pid_mountinfo(5).
+// parseMounts returns the cgroup mounts in /proc/PID/mountinfo, one per hierarchy. Source: proc_pid_mountinfo(5).
 func parseMounts(mountinfo string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(mountinfo) {
@@ -88,18 +87,17 @@ func parseMounts(mountinfo string) []mount {
 		switch {
 		case same < 0:
 			mounts = append(mounts, m)
-		case len(m.dir) < len(mounts[same].dir):
+		case len(m.dir) < len(mounts[same].dir): // the shortest path, as in the kubelet
 			mounts[same] = m
 		}
 	}
 	return mounts
 }
 
-// parseMount parses one line of /proc/PID/mountinfo. A line has six fields, optional fields, a hyphen, and then the type,
-// the source and the options of the file system. On v1 the options name the controllers. If the file system is no cgroup
-// hierarchy, ok is false.
+// parseMount parses one line of /proc/PID/mountinfo. ok is false if the file system is no cgroup hierarchy.
 func parseMount(line string) (found mount, ok bool) {
 	before, after, ok := strings.Cut(line, " - ")
+	// six fields, optional fields, a hyphen, and then the type, source and options of the file system
 	left, right := strings.Fields(before), strings.Fields(after)
 	if !ok || len(left) < 6 || len(right) < 3 {
 		return mount{}, false
@@ -108,6 +106,7 @@ func parseMount(line string) (found mount, ok bool) {
 	if !m.v2 && right[0] != "cgroup" {
 		return mount{}, false
 	}
+	// on v1 the options name the controllers
 	for option := range strings.SplitSeq(right[2], ",") {
 		if !m.v2 && (isController(option) || strings.HasPrefix(option, "name=")) {
 			m.controllers = append(m.controllers, option)
@@ -131,11 +130,10 @@ func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// selectMounts returns the cgroup mode of the host, and the mounts that the driver uses. If any controller is on v1, the
-// mode is not V2, because a controller can be in one version only. In the mode V2, v1 mounts are omitted, because they have
-// no controller.
+// selectMounts returns the cgroup mode of the host, and the mounts that the driver uses.
 func selectMounts(mounts []mount) (Mode, []mount, error) {
 	slices.SortFunc(mounts, func(a, b mount) int { return cmp.Compare(a.dir, b.dir) })
+	// a controller is in one version only: a v1 mount without controllers does not count
 	v1 := slices.ContainsFunc(mounts, func(m mount) bool { return slices.ContainsFunc(m.controllers, isController) })
 	v2 := slices.ContainsFunc(mounts, func(m mount) bool { return m.v2 })
 	switch {

@@ -50,9 +50,9 @@ func (t *treeV1) killAll(ctx context.Context, dir string) error {
 	return t.hierarchies.withProcesses(dir, err)
 }
 
-// killOnce sends SIGKILL to all processes in a cgroup and its descendants. It does not wait until they exit. It writes
-// cgroup.kill (since Linux 5.14), which also reaches processes that are being forked.
+// killOnce sends SIGKILL to all processes in a cgroup and its descendants, and does not wait until they exit.
 func (t *treeV2) killOnce(dir string) error {
+	// since Linux 5.14; it also reaches processes that are being forked
 	err := t.h.writeFile(dir, "cgroup.kill", "1", 0)
 	if err == nil || isAbsent(err) && !t.h.cgroupExists(dir) {
 		return nil
@@ -66,8 +66,7 @@ func (t *treeV2) killOnce(dir string) error {
 	return errors.Join(err, ignoreAbsent(t.h.writeFile(dir, "cgroup.freeze", "0", 0)))
 }
 
-// killOnce sends SIGKILL to all processes in a cgroup and its descendants. If possible, it freezes them first, so that they
-// do not fork. It thaws them afterwards, because on v1 a frozen process does not exit.
+// killOnce sends SIGKILL to all processes in a cgroup and its descendants, which it freezes meanwhile if possible.
 func (t *treeV1) killOnce(dir string) error {
 	pids, err := t.hierarchies.listProcsIfExists(dir)
 	if err != nil || len(pids) == 0 {
@@ -83,21 +82,21 @@ func (t *treeV1) killOnce(dir string) error {
 		}
 		time.Sleep(time.Millisecond)
 	}
+	// frozen processes do not fork, but on v1 they exit only when they are thawed
 	err = t.hierarchies.killProcesses(dir)
 	return errors.Join(err, freezer.visitDescendants(dir, func(h *hierarchy, dir string) error {
 		return ignoreAbsent(h.writeFile(dir, freezerState, "THAWED", 0))
 	}))
 }
 
-// killProcesses sends SIGKILL to each process in a cgroup and its descendants. It uses pidfds, so that it never kills
-// another process with a reused PID.
+// killProcesses sends SIGKILL to each process in a cgroup and its descendants.
 func (s *hierarchies) killProcesses(dir string) error {
 	pids, err := s.listProcsIfExists(dir)
 	if err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(pids, 256) {
-		handles := make(map[int]int, len(chunk))
+		handles := make(map[int]int, len(chunk)) // pidfds: a PID may be reused
 		for _, pid := range chunk {
 			if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 				handles[pid] = fd

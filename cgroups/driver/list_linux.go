@@ -38,11 +38,11 @@ func (s *hierarchies) listChildren(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// listProcs returns the sorted PIDs of the processes in a cgroup and its descendants. It reads all hierarchies, because on
-// v1 a process may be in a different cgroup in each.
+// listProcs returns the sorted PIDs of the processes in a cgroup and its descendants.
 func (s *hierarchies) listProcs(dir string) ([]int, error) {
 	var pids []int
 	found := false
+	// on v1 a process may be in a different cgroup in each hierarchy
 	for _, h := range s.all {
 		below, err := h.listProcs(dir)
 		if err != nil {
@@ -68,12 +68,11 @@ func (h *hierarchy) listProcs(dir string) (pids []int, err error) {
 	return pids, err
 }
 
-// readProcs returns the PIDs of the processes in one cgroup. The kernel does not list the processes of a threaded cgroup;
-// for such a cgroup it returns thread IDs.
+// readProcs returns the PIDs of the processes in one cgroup, or thread IDs for a threaded cgroup.
 func (h *hierarchy) readProcs(dir string) ([]int, error) {
 	file := "cgroup.procs"
 	text, err := h.readFile(nil, dir, file)
-	if errors.Is(err, unix.EOPNOTSUPP) {
+	if errors.Is(err, unix.EOPNOTSUPP) { // the kernel does not list the processes of a threaded cgroup
 		file = "cgroup.threads"
 		text, err = h.readFile(nil, dir, file)
 	}

@@ -27,8 +27,7 @@ type hierarchies struct {
 	readers sync.Pool // of *reader
 }
 
-// openTree finds the cgroup mounts of the host, and opens the root of the driver in each. The argument rootDir is relative
-// to the mount points.
+// openTree finds the cgroup mounts of the host, and opens the driver's root, relative to the mount point, in each.
 func openTree(rootDir string, opts Options) (tree, Host, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

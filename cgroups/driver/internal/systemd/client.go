@@ -94,13 +94,13 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// callWithRetry calls f with a connection until systemd replies; the reply may be an error. It may call f several times,
-// because after a lost connection it is unknown whether systemd has executed the call.
+// callWithRetry calls f until systemd replies, perhaps with an error. f may run several times and must be repeatable.
 func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.CallTimeout)
 	defer cancel()
 	retry := backoff.Policy{First: firstDelay, Max: maxDelay}
 	for delay := retry.First; ; delay = retry.Next(delay) {
+		// after a lost connection it is unknown whether systemd has executed the call
 		retry, err := c.tryCall(ctx, f)
 		if !retry {
 			return err
@@ -136,11 +136,11 @@ func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) err
 	return false, err
 }
 
-// isUnavailable reports whether the D-Bus error with this name means that systemd is not connected to the bus. This happens
-// for a moment when systemd re-executes itself. A call just before the re-execution fails with NoReply.
+// isUnavailable reports whether a D-Bus error means that systemd is not on the bus, for example while it re-executes
+// itself.
 func isUnavailable(name string) bool {
 	why, ok := strings.CutPrefix(name, "org.freedesktop.DBus.Error.")
-	return ok && (slices.Contains([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner", "Disconnected"}, why) ||
+	return ok && (slices.Contains([]string{"NoReply", "ServiceUnknown", "NameHasNoOwner", "Disconnected"}, why) || // NoReply: the call was sent just before
 		strings.HasPrefix(why, "Spawn."))
 }
 

@@ -44,11 +44,11 @@ type conn struct {
 	version int
 }
 
-// dialAny tries the sockets in order, and returns a connection to the first one on which systemd replies. Each socket gets
-// an equal share of the timeout, so that a hanging socket leaves time for the next.
+// dialAny returns a connection to the first socket on which systemd replies.
 func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*conn, error) {
 	var failed error
 	for _, s := range sockets {
+		// an equal share for each socket, so that a hanging socket leaves time for the next
 		share, cancel := context.WithTimeout(ctx, timeout/time.Duration(len(sockets)))
 		c, err := dialSocket(share, s, timeout)
 		cancel()
@@ -64,8 +64,7 @@ func dialAny(ctx context.Context, sockets []Socket, timeout time.Duration) (*con
 	return nil, failed
 }
 
-// dialSocket connects to a socket and performs the handshake. Some calls of the D-Bus library take no context. They end
-// nevertheless, because the socket is closed when ctx ends and has a write timeout.
+// dialSocket connects to a socket and performs the D-Bus handshake.
 func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*conn, error) {
 	raw, err := new(net.Dialer).DialContext(ctx, "unix", socket.Path)
 	if err != nil {
@@ -76,6 +75,7 @@ func dialSocket(ctx context.Context, socket Socket, timeout time.Duration) (*con
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
+	// some calls of the D-Bus library take no context, but they end when the socket is closed
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	err = c.handshake(ctx, socket)
 	if stopped := stop(); err == nil && !stopped {
@@ -110,10 +110,10 @@ func (c *conn) handshake(ctx context.Context, socket Socket) error {
 	return err
 }
 
-// queryVersion reads the version of systemd. It repeats the query with a growing timeout, because systemd 252 may ignore the
-// first message on its private socket until another message arrives. This happens if the first message arrives together with
-// the end of the authentication.
+// queryVersion reads the version of systemd, with a growing timeout.
 func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
+	// systemd 252 may ignore the first message on its private socket until another one arrives, if it arrives with the end
+	// of the authentication
 	for timeout := firstDelay; ; timeout *= 2 {
 		attempt, cancel := context.WithTimeout(ctx, timeout)
 		err = c.readProperty(attempt, managerPath, manager, "Version", &text)
@@ -124,8 +124,7 @@ func (c *conn) queryVersion(ctx context.Context) (text string, err error) {
 	}
 }
 
-// wrapStep adds the name of a step of the handshake to err. If ctx has ended, which closes the socket, it wraps the error of
-// ctx instead.
+// wrapStep adds the name of a handshake step to err, or to the error of ctx if that has ended.
 func wrapStep(ctx context.Context, step string, err error) error {
 	return fmt.Errorf("%s: %w", step, cmp.Or(ctx.Err(), err))
 }

@@ -88,16 +88,14 @@ func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 // errCanceled is the result of a job that a conflicting job has replaced, for example a start by a stop.
 var errCanceled = errors.New("job ended: canceled")
 
-// runJob calls a method that queues a job for the unit. It waits until the job has ended, and checks that the unit is in
-// wantState. If another job has cancelled the job, it calls the method again. The function args returns the arguments of the
-// method.
+// runJob calls a method that queues a job for the unit, and waits until the unit is in wantState.
 func (c *Client) runJob(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.JobTimeout)
 	defer cancel()
 	retry := backoff.Policy{First: firstDelay, Max: maxDelay}
 	for delay := retry.First; ; delay = retry.Next(delay) {
 		err := c.runJobOnce(ctx, unit, wantState, method, args)
-		if !errors.Is(err, errCanceled) {
+		if !errors.Is(err, errCanceled) { // another job may cancel the job
 			return err
 		}
 		if ended := sleep.For(ctx, delay); ended != nil {
@@ -106,8 +104,7 @@ func (c *Client) runJob(ctx context.Context, unit, wantState, method string, arg
 	}
 }
 
-// runJobOnce calls a method that queues a job for the unit. It waits until the job has ended, and returns nil if the unit is
-// in wantState.
+// runJobOnce calls a method that queues a job for the unit, and waits until the job has ended.
 func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string, args func(*conn) []any) error {
 	var (
 		w    *jobWatch
@@ -129,10 +126,8 @@ func (c *Client) runJobOnce(ctx context.Context, unit, wantState, method string,
 	return c.awaitJob(ctx, w, job, wantState, lost)
 }
 
-// awaitJob waits until the job has ended, and returns nil if it was successful. It receives the result from watch. Because
-// the result may be lost, it also reads the state of the unit, which must be wantState in the end. The channel lost is
-// closed when the connection is lost.
-func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, lost <-chan struct{}) error {
+// awaitJob waits until the job has ended, and returns nil if the unit is then in wantState.
+func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectPath, wantState string, connLost <-chan struct{}) error {
 	overdue := time.NewTimer(firstPoll)
 	defer overdue.Stop()
 	for next := 2 * firstPoll; ; next *= 2 {
@@ -142,12 +137,13 @@ func (c *Client) awaitJob(ctx context.Context, watch *jobWatch, job dbus.ObjectP
 				continue
 			}
 			return r.toError()
-		case <-lost:
-			lost = nil
+		case <-connLost:
+			connLost = nil
 		case <-overdue.C:
 		case <-ctx.Done():
 			return fmt.Errorf("wait for job: %w", ctx.Err())
 		}
+		// the result may be lost, so the state of the unit is read too
 		is, busy, err := c.getState(ctx, watch.unit)
 		switch {
 		case err != nil:

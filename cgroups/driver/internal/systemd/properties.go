@@ -28,12 +28,11 @@ func newProperty(name string, value any) Property {
 	return Property{Name: name, Value: dbus.MakeVariant(value)}
 }
 
-// isEqual reports whether a unit already has the value of p. The argument is the current value of the unit. Trailing zero
-// bytes of a CPU set are ignored.
+// isEqual reports whether a unit already has the value of p.
 func (p Property) isEqual(current dbus.Variant) bool {
 	if want, ok := p.Value.Value().([]byte); ok {
 		got, ok := current.Value().([]byte)
-		return ok && bytes.Equal(bytes.TrimRight(got, "\x00"), want)
+		return ok && bytes.Equal(bytes.TrimRight(got, "\x00"), want) // systemd may pad a CPU set
 	}
 	return current.Value() == p.Value.Value()
 }
@@ -92,23 +91,22 @@ type propertyList []Property
 
 func (l *propertyList) addProperty(name string, value any) { *l = append(*l, newProperty(name, value)) }
 
-// addLimit adds a limit of bytes or tasks. It does nothing if value is nil. A negative value means no limit. A smaller value
-// than least becomes least: systemd rejects zero for some properties, and a limit of 1 does not allow anything to run
-// either.
+// addLimit adds a limit of bytes or tasks: nil means none to add, and a negative value no limit.
 func (l *propertyList) addLimit(name string, value *int64, least uint64) {
 	switch {
 	case value == nil:
 	case *value < 0:
 		l.addProperty(name, infinity)
 	default:
+		// systemd rejects zero for some properties, and a limit of 1 allows nothing to run either
 		l.addProperty(name, max(uint64(*value), least))
 	}
 }
 
-// addQuota adds the CPU quota and the period, and returns both as systemd rounds them. Zero means that a value is not set. A
-// quota without a period gets the default period, even if the slice has another one at present.
+// addQuota adds the CPU quota and period, of which zero means not set, and returns both as systemd rounds them.
 func (l *propertyList) addQuota(quota int64, period uint64) (roundedQuota int64, roundedPeriod uint64) {
 	if quota != 0 && period == 0 {
+		// even if the slice has another period at present
 		period = cgroups.DefaultPeriod
 	}
 	if period != 0 {
@@ -153,8 +151,7 @@ func effectiveWeight(resources cgroups.Resources, formula cgroups.WeightFormula)
 	return cgroups.WeightFromShares(resources.CPUShares, formula)
 }
 
-// moveUnifiedToFields moves values in Unified to the fields with the same meaning, so that they become properties. Values
-// that it cannot parse stay in Unified, because the kernel accepts more formats and rejects invalid values itself.
+// moveUnifiedToFields moves values in Unified to the fields with the same meaning, so that they become properties.
 func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	limits := map[string]**int64{
 		"memory.min": &resources.MemoryMin, "memory.low": &resources.MemoryLow, "memory.high": &resources.MemoryHigh, "memory.max": &resources.MemoryMax,
@@ -171,7 +168,7 @@ func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 		case set != nil && text != "":
 			*set = text
 		case file == "cpu.max" && setQuotaFromText(&resources, text):
-		default:
+		default: // the kernel accepts more formats, and rejects invalid values itself
 			continue
 		}
 		delete(rest, file)
@@ -180,8 +177,7 @@ func moveUnifiedToFields(resources cgroups.Resources) cgroups.Resources {
 	return resources
 }
 
-// setQuotaFromText sets CPUQuota and CPUPeriod to the values in text, the content of cpu.max. If the period is missing, it
-// uses the default. If text is invalid, it sets nothing and returns false.
+// setQuotaFromText sets CPUQuota and CPUPeriod from the content of cpu.max. It returns false if the text is invalid.
 func setQuotaFromText(resources *cgroups.Resources, text string) bool {
 	if !strings.Contains(text, " ") {
 		text += " " + strconv.Itoa(cgroups.DefaultPeriod)

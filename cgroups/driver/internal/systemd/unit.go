@@ -41,9 +41,8 @@ type Slice struct {
 	Properties  []Property
 }
 
-// Ensure starts a slice with its properties, and returns started true. If the slice is already running, it changes the
-// properties that differ; the change lasts until the next boot. It skips properties that this version of systemd does not
-// have.
+// Ensure starts a slice with its properties. If the slice is running, it changes the properties that differ, until the next
+// boot. It skips properties that this version of systemd does not have.
 func (c *Client) Ensure(ctx context.Context, slice Slice) (started bool, err error) {
 	// Starting first needs one call and one job for a new slice. For a running slice the resulting error is cheap.
 	err = c.startTransient(ctx, slice)
@@ -77,8 +76,7 @@ func (c *Client) updateKnown(ctx context.Context, slice Slice) error {
 	return c.updateProperties(ctx, slice, current)
 }
 
-// startKnown starts a slice that systemd has loaded but that is not active. Such a slice has failed, has a unit file, or is
-// about to stop, to start or to be unloaded.
+// startKnown starts a slice that systemd has loaded but that is not active, for example because it has failed.
 func (c *Client) startKnown(ctx context.Context, slice Slice) error {
 	if err := c.startTransient(ctx, slice); !isError(err, errUnitExists) {
 		return err
@@ -99,16 +97,15 @@ type auxiliary struct {
 	Properties []Property
 }
 
-// creationProperties returns the properties that must be set when the unit is created. CollectMode makes systemd unload the
-// unit even after a failure. On v2 each slice gets a CPU weight, because accounting alone does not enable the cpu
-// controller.
+// creationProperties returns the properties that must be set when the unit is created.
 func (s Slice) creationProperties() []Property {
 	props := []Property{
 		newProperty("Description", s.Description),
 		newProperty("Wants", []string{s.Parent}),
 		newProperty("DefaultDependencies", false),
-		newProperty("CollectMode", "inactive-or-failed"),
+		newProperty("CollectMode", "inactive-or-failed"), // unloads the unit even after a failure
 	}
+	// accounting alone does not enable the cpu controller
 	if !s.V1 && !slices.ContainsFunc(s.Properties, func(p Property) bool { return p.Name == "CPUWeight" }) {
 		props = append(props, newProperty("CPUWeight", defaultWeight))
 	}
@@ -147,8 +144,8 @@ func (c *conn) dropUnsupported(props []Property) []Property {
 	return slices.DeleteFunc(props, func(p Property) bool { return c.version < minVersion(p.Name) })
 }
 
-// Stop stops a slice and all units in it, and makes systemd unload it. If systemd does not know the slice, it returns nil.
-// The caller must kill the processes first, because systemd waits a long time before it kills them.
+// Stop stops a slice and all units in it, and makes systemd unload it. An unknown slice is no error. The caller must kill
+// the processes first, because systemd waits a long time before it does.
 func (c *Client) Stop(ctx context.Context, unit string) error {
 	err := c.runJob(ctx, unit, inactive, "StopUnit", func(*conn) []any { return []any{unit, replace} })
 	if isError(err, errNoSuchUnit) {
@@ -184,14 +181,14 @@ func (c *Client) getProperties(ctx context.Context, unit string) (all map[string
 	return all, err
 }
 
-// getState returns the ActiveState of a unit. It returns busy true if the unit has a queued or running job. It reads the job
-// before the state, because the end of a job changes the state.
+// getState returns the ActiveState of a unit. busy is true if the unit has a queued or running job.
 func (c *Client) getState(ctx context.Context, unit string) (state string, busy bool, err error) {
 	var job struct {
 		ID   uint32
 		Path dbus.ObjectPath
 	}
 	err = c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
+		// the job first, because the end of a job changes the state
 		if err := conn.readProperty(ctx, unitPath(unit), anyUnit, "Job", &job); err != nil {
 			return err
 		}
@@ -200,8 +197,7 @@ func (c *Client) getState(ctx context.Context, unit string) (state string, busy 
 	return state, job.ID != 0, err
 }
 
-// unitPath returns the D-Bus object path of the unit with this name. A leading digit and all characters that are neither
-// letter nor digit become "_" and two hexadecimal digits.
+// unitPath returns the D-Bus object path of a unit, in which characters are escaped like "_2e".
 func unitPath(name string) dbus.ObjectPath {
 	var path strings.Builder
 	path.WriteString(managerPath + "/unit/")

@@ -189,8 +189,8 @@ func (s *Systemd) servePeer(p *peer) {
 	}
 }
 
-// authenticate performs the server side of the D-Bus authentication with the mechanism EXTERNAL. It accepts every user. It
-// returns false if the client does not complete the authentication.
+// authenticate performs the server side of the D-Bus authentication EXTERNAL. It returns false if the client does not
+// complete it.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -206,7 +206,7 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 			answer = "REJECTED EXTERNAL"
 		case len(words) > 1 && words[0] == "AUTH":
 			answer = "DATA"
-		case len(words) > 0 && words[0] == "DATA":
+		case len(words) > 0 && words[0] == "DATA": // any user
 			answer = "OK 0123456789abcdef0123456789abcdef"
 		case len(words) > 0 && words[0] == "BEGIN":
 			return true

@@ -106,9 +106,8 @@ func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	return true
 }
 
-// dispatchCall executes the call in msg, and returns the body of the reply. If the call has queued a job, end is the
-// function that sends the result of the job, otherwise nil.
-func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault Fault) (body []any, end func(), err *dbus.Error) {
+// dispatchCall executes a D-Bus call, and returns the body of the reply. sendResult is nil unless the call has queued a job.
+func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault Fault) (body []any, sendResult func(), err *dbus.Error) {
 	switch method {
 	case "Hello":
 		return []any{":1.7"}, nil, s.checkIsBus(method)
@@ -125,16 +124,16 @@ func (s *Systemd) dispatchCall(p *peer, method string, msg *dbus.Message, fault 
 	}
 	name := msg.Body[0].(string)
 	s.calls = append(s.calls, formatCall(method, msg.Body))
-	body, end, err = s.callManager(method, name, msg.Body, fault)
+	body, sendResult, err = s.callManager(method, name, msg.Body, fault)
 	if err == nil && s.observe != nil {
 		s.observe(method, name)
 	}
-	return body, end, err
+	return body, sendResult, err
 }
 
-// callManager executes a method of systemd's Manager interface on the unit with this name. It returns the body of the reply.
-// If the call has queued a job, end is the function that sends the result of the job, otherwise nil.
-func (s *Systemd) callManager(method, name string, args []any, fault Fault) (body []any, end func(), err *dbus.Error) {
+// callManager executes a method of systemd's Manager interface on a unit. sendResult is nil unless the call has queued a
+// job.
+func (s *Systemd) callManager(method, name string, args []any, fault Fault) (body []any, sendResult func(), err *dbus.Error) {
 	switch method {
 	case "StartTransientUnit":
 		if s.units[name] != nil {
@@ -179,9 +178,8 @@ func (s *Systemd) callManager(method, name string, args []any, fault Fault) (bod
 	return nil, nil, newError("UnknownMethod", "Unknown method %s", method)
 }
 
-// runJob changes the state of the unit at once, or applies the fault instead. It returns the body of the reply, and a
-// function that sends the result of the job.
-func (s *Systemd) runJob(name, state string, fault Fault) ([]any, func(), *dbus.Error) {
+// runJob changes the state of the unit, or applies the fault instead.
+func (s *Systemd) runJob(name, state string, fault Fault) (body []any, sendResult func(), err *dbus.Error) {
 	s.jobs++
 	id, unit := s.jobs, s.units[name]
 	path := dbus.ObjectPath(fmt.Sprintf("%s/job/%d", rootPath, id))
