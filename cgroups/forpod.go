@@ -72,8 +72,7 @@ func ForPod(pod PodResources, opts PodOptions) Resources {
 	return r
 }
 
-// buildHugetlbLimits returns a limit of huge pages for each page size. The map requested has limits in bytes by page size in
-// bytes. Each size of the host that is not requested gets the limit zero.
+// buildHugetlbLimits returns a limit of huge pages for each page size of the host, by name; zero if nothing is requested.
 func buildHugetlbLimits(requested map[uint64]uint64, sizes []string) map[string]int64 {
 	if len(requested)+len(sizes) == 0 {
 		return nil

@@ -12,9 +12,8 @@ import (
 // hugepageUnits are the unit prefixes of HugepageSize, each 1024 times the previous one.
 const hugepageUnits = "BKMGTP"
 
-// HugepageSize returns the name of a page size in the kernel's hugetlb files, for example "2MB" for 2097152. It returns ""
-// for zero and for a size that has no name: more than 1024 times the largest unit that divides it. Source:
-// HugePageUnitSizeFromByteSize in pkg/apis/core/v1/helper/helpers.go.
+// HugepageSize returns the name of a page size in the kernel's hugetlb files, such as "2MB", or "" if the kernel has no
+// name for it. Source: HugePageUnitSizeFromByteSize in pkg/apis/core/v1/helper/helpers.go.
 func HugepageSize(bytes uint64) string {
 	if bytes == 0 {
 		return ""

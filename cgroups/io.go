@@ -43,8 +43,7 @@ func ParseIOStat(content []byte) ([]IODevice, error) {
 	return devices, nil
 }
 
-// setIOCounter parses a counter such as rbytes=4096, given as key and value. It stores the counter in the field of d for
-// this key. Unknown keys are ignored.
+// setIOCounter stores a counter such as rbytes=4096 in its field of d. Unknown keys are ignored.
 func (s *scanner) setIOCounter(d *IODevice, key, value []byte) {
 	switch string(key) {
 	case "rbytes":

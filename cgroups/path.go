@@ -35,8 +35,8 @@ func ParseCgroupfs(name string) (Path, error) {
 	return p, nil
 }
 
-// Validate returns an error that names the path and its first invalid component. A component is invalid if it is empty, "."
-// or "..", or if it contains a newline or NUL. A leading or trailing slash is an error, because it makes an empty component.
+// Validate returns an error that names the first invalid component of the path: one that is empty, "." or "..", or contains
+// a newline or NUL. So a leading or trailing slash is an error.
 func (p Path) Validate() error {
 	if p == "" {
 		return nil

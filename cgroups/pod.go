@@ -42,11 +42,11 @@ func PodPath(root Path, class QOS, uid string) Path {
 	return QOSPath(root, class).Join(podPrefix + uid)
 }
 
-// PodUID returns the UID of the pod whose cgroup is p. It returns ok false if p does not have the form of [PodPath]. It also
-// returns false if the UID contains "pod", as the kubelet does, because the cgroup may belong to another program.
+// PodUID returns the UID of the pod whose cgroup is p. ok is false if p does not have the form of [PodPath]. As in the
+// kubelet, it is also false if the UID contains "pod": the cgroup may belong to another program.
 //
-// Differs from the kubelet: its IsPodCgroup checks only the depth of p and not its parents, so that it accepts
-// "system/pod1". Here an empty UID is not accepted.
+// Differs from the kubelet: its IsPodCgroup checks only the depth of p, so that it accepts "system/pod1". Here an empty UID
+// is not accepted.
 func PodUID(root, p Path) (uid string, ok bool) {
 	uid, ok = strings.CutPrefix(p.Base(), podPrefix)
 	if !ok || uid == "" || strings.Contains(uid, podPrefix) {

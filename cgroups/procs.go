@@ -8,9 +8,8 @@ import (
 	"math"
 )
 
-// ParsePIDs parses cgroup.procs, cgroup.threads or tasks. It keeps the kernel's order, which is not sorted and may repeat a
-// PID. It skips 0, which stands for a process outside the reader's PID namespace: kill(0) would signal the reader's own
-// process group.
+// ParsePIDs parses cgroup.procs, cgroup.threads or tasks, in the kernel's order, which is not sorted and may repeat a PID.
+// It skips 0, a process outside the PID namespace, because kill(0) would signal the reader's own process group.
 func ParsePIDs(content []byte) ([]int, error) {
 	if len(content) == 0 {
 		return nil, nil

@@ -33,12 +33,11 @@ func (s *scanner) nextLine() bool {
 	return true
 }
 
-// nextPair reads the next line, which has a key and a value, into s.key and s.value. It returns false at the end of the file
-// and after an error. An empty file is an error.
+// nextPair reads the next line into s.key and s.value. It returns false at the end and after an error.
 func (s *scanner) nextPair() bool {
 	if !s.nextLine() {
 		if s.line == 0 {
-			s.err = errors.New(s.kind + ": empty")
+			s.err = errors.New(s.kind + ": empty") // an empty file
 		}
 		return false
 	}

@@ -69,9 +69,9 @@ func (p Path) validateSlice() error {
 	return nil
 }
 
-// isSliceRune reports whether systemd accepts r in a component: a letter, a digit, ":", "." or "\". It does not accept "@",
-// because the slice would be a template, which systemd does not allow. Source: systemd.unit(5).
+// isSliceRune reports whether systemd accepts a character in a component of a slice name. Source: systemd.unit(5).
 func isSliceRune(r rune) bool {
+	// not "@", because systemd does not allow slice templates
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || r == ':' || r == '.' || r == '\\'
 }
 
@@ -85,9 +85,8 @@ func (p Path) Slice() (string, error) {
 	return dirs[strings.LastIndexByte(dirs, '/')+1:], err
 }
 
-// ParseSystemd returns the path of a systemd slice. The argument is the unit name, or the directory in the format of
-// [Path.Systemd]. The names "/", "-.slice" and "" stand for the root. It returns an error for another type of unit, such as
-// a scope. It also returns an error if the slice belongs in another directory.
+// ParseSystemd returns the path of a systemd slice, from its unit name or the directory in the format of [Path.Systemd].
+// The names "/", "-.slice" and "" are the root. Other types of units, and slices in a wrong directory, are errors.
 func ParseSystemd(name string) (Path, error) {
 	dirs := strings.TrimPrefix(name, "/")
 	if dirs == "" || dirs == "-"+sliceSuffix {

@@ -10,9 +10,8 @@ import (
 	"strconv"
 )
 
-// ParseValue parses a file with one limit. On v2 these are memory.max, memory.low, pids.max and hugetlb.SIZE.max, and on v1
-// cpu.cfs_quota_us and *.limit_in_bytes. It returns [Unlimited] for "max" and -1. It also does so for a number above 2⁶²,
-// which v1 shows if there is no limit.
+// ParseValue parses a file with one limit, such as memory.max, pids.max or cpu.cfs_quota_us. It returns [Unlimited] for
+// "max", -1 and numbers above 2⁶², which v1 shows if there is no limit.
 func ParseValue(content []byte) (int64, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	if string(text) == "max" || string(text) == "-1" {

@@ -57,9 +57,8 @@ func (p *Plugins) removeCachedResult(network *Network, attachment Attachment) er
 	return err
 }
 
-// isDetached reports whether an attachment no longer exists after DEL has returned err. Some plugins fail if the namespace
-// or an object is missing, although the CNI specification requires success. netns is the path of the network namespace; it
-// is empty if the namespace was removed.
+// isDetached reports whether an attachment no longer exists after DEL has returned err. netns is empty if the namespace was
+// removed.
 func isDetached(err error, netns string) bool {
 	if err == nil {
 		return true
@@ -68,15 +67,15 @@ func isDetached(err error, netns string) bool {
 	if !ok {
 		return false
 	}
+	// some plugins fail if the namespace or an object is missing, although the CNI specification requires success
 	text := said.Error()
 	return said.Code == types.ErrUnknownContainer || strings.Contains(text, "not found") ||
 		netns == "" && strings.Contains(text, "no such file or directory")
 }
 
-// cachedAttachments returns the attachments of a container from libcni's cache, or of all containers if container is empty.
-// It skips entries whose configuration cannot be used, because DEL would fail for them.
-func (p *Plugins) cachedAttachments(container string) ([]networkAttachment, error) {
-	all, err := p.lib.GetCachedAttachments(container)
+// cachedAttachments returns the attachments of a container from libcni's cache, or of all containers if the ID is empty.
+func (p *Plugins) cachedAttachments(containerID string) ([]networkAttachment, error) {
+	all, err := p.lib.GetCachedAttachments(containerID)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +83,7 @@ func (p *Plugins) cachedAttachments(container string) ([]networkAttachment, erro
 	for _, c := range all {
 		n, err := ParseNetwork(c.Config)
 		if err != nil || n.Name != c.Network || checkID(c.ContainerID) != nil {
-			continue
+			continue // DEL would fail
 		}
 		a := Attachment{ContainerID: c.ContainerID, Netns: c.NetNS, Interface: c.IfName, Args: c.CniArgs, Capabilities: Capabilities{}}
 		for capability, value := range c.CapabilityArgs {

@@ -97,8 +97,7 @@ func (p Pod) Capabilities() (Capabilities, error) {
 	return caps, nil
 }
 
-// parseBandwidth parses the bandwidth annotations of a pod. It sets the burst sizes, which the bandwidth plugin requires, to
-// the largest possible value, as containerd does.
+// parseBandwidth parses the bandwidth annotations of a pod.
 func parseBandwidth(annotations map[string]string) (b bandwidth, err error) {
 	if b.IngressRate, err = parseRate(annotations, AnnotationIngressBandwidth); err != nil {
 		return bandwidth{}, err
@@ -106,6 +105,7 @@ func parseBandwidth(annotations map[string]string) (b bandwidth, err error) {
 	if b.EgressRate, err = parseRate(annotations, AnnotationEgressBandwidth); err != nil {
 		return bandwidth{}, err
 	}
+	// the bandwidth plugin requires burst sizes; the largest value, as in containerd
 	if b.IngressRate > 0 {
 		b.IngressBurst = math.MaxUint32
 	}

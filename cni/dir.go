@@ -80,13 +80,13 @@ func (d *Dir) Load() Config {
 	return c
 }
 
-// loadFile reads one configuration file. If the file is invalid but was modified in the last second, it may be incomplete:
-// the last valid version is returned instead.
+// loadFile reads one configuration file, or returns its last valid version if it is invalid and was just modified.
 func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
 	n, err := readNetworkFile(file)
 	if err == nil {
 		return n, nil
 	}
+	// a file that was modified in the last second may be incomplete
 	before := d.lastGood[file]
 	if info, statErr := os.Stat(file); statErr == nil && before != nil && now.Sub(info.ModTime()).Abs() < partialWriteAge {
 		return before, nil
@@ -94,8 +94,7 @@ func (d *Dir) loadFile(file string, now time.Time) (*Network, error) {
 	return nil, err
 }
 
-// readNetworkFile reads a configuration file. If the file contains a plugin list, it also reads more plugins from the
-// directory that is named after the network.
+// readNetworkFile reads a configuration file, and for a plugin list also the files in the directory with the network's name.
 func readNetworkFile(file string) (*Network, error) {
 	data, err := readFile(file)
 	if err != nil {

@@ -121,16 +121,15 @@ func runPlugin(ctx context.Context, path string, stdin []byte, environ []string)
 	return nil, err // the plugin was not started
 }
 
-// parsePluginError returns the CNI error that a failed plugin has printed to stdout. If stdout contains no CNI error, it
-// returns an error with stderr and with ended, the exit error of the plugin. That error omits stdout, which may be a
-// configuration with secrets.
-func parsePluginError(ended error, stdout, stderr []byte) error {
+// parsePluginError returns the CNI error that a failed plugin has printed, or else an error with its exit status and
+// stderr.
+func parsePluginError(exitErr error, stdout, stderr []byte) error {
 	if len(stdout) == 0 {
-		return fmt.Errorf("exited with %w and no error message%s", ended, quoteStderr(stderr))
+		return fmt.Errorf("exited with %w and no error message%s", exitErr, quoteStderr(stderr))
 	}
 	e := &types.Error{}
-	if json.Unmarshal(stdout, e) != nil {
-		return fmt.Errorf("exited with %w, and its output is not a CNI error%s", ended, quoteStderr(stderr))
+	if json.Unmarshal(stdout, e) != nil { // stdout is not quoted: it may be a configuration with secrets
+		return fmt.Errorf("exited with %w, and its output is not a CNI error%s", exitErr, quoteStderr(stderr))
 	}
 	e.Msg, e.Details = truncateText(e.Msg), truncateText(e.Details)
 	return e

@@ -121,9 +121,7 @@ func newNetwork(list *libcni.NetworkConfigList) (*Network, error) {
 	return n, nil
 }
 
-// appendPlugins returns a copy of list that also contains the plugins with the configurations in more, which come from
-// files of their own. If more is empty, it returns list itself. The record of an attachment contains the whole result, so
-// that DEL need not read these files.
+// appendPlugins returns a copy of list with more plugins, whose configurations come from files of their own.
 func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.NetworkConfigList, error) {
 	if len(more) == 0 {
 		return list, nil
@@ -143,6 +141,7 @@ func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.Netwo
 	if err != nil {
 		return nil, err
 	}
+	// the record of an attachment has the whole result, so that DEL need not read these files
 	whole["plugins"], whole["loadOnlyInlinedPlugins"] = data, json.RawMessage("true")
 	if data, err = json.Marshal(whole); err != nil {
 		return nil, err
@@ -150,9 +149,8 @@ func appendPlugins(list *libcni.NetworkConfigList, more [][]byte) (*libcni.Netwo
 	return parseList(data)
 }
 
-// ChooseNetworks returns the networks to which a pod is attached, count in total. The first is the network with the given
-// name, or the first of networks if name is empty. The networks that follow it in the list are next. There may be fewer than
-// count; a count below one means one.
+// ChooseNetworks returns the networks to which a pod is attached. The first is the network with the given name, or the
+// first of networks if name is empty. Those after it in the list follow, up to count in total; a count below one means one.
 func ChooseNetworks(networks []*Network, name string, count int) ([]*Network, error) {
 	first := 0
 	if name != "" {

@@ -147,9 +147,8 @@ func (p *Plugins) Check(ctx context.Context, network *Network, attachment Attach
 	return newError("CHECK", network, attachment, err)
 }
 
-// GC makes the plugins of network free the resources of all attachments that are missing in valid. The list valid must be
-// complete. First, libcni runs DEL for each attachment in its cache that is missing in valid. GC requires CNI version
-// 1.1.0.
+// GC makes the plugins of a network free the resources of all attachments except the valid ones; the list must be complete. For
+// such attachments in libcni's cache, it runs DEL first. It requires CNI version 1.1.0.
 func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.GC)
 	defer cancel()

@@ -55,9 +55,8 @@ type Pods struct {
 	collecting map[string]chan struct{} // by network name: running garbage collections; the channel is closed at the end
 }
 
-// Open returns a Pods that stores one record per sandbox in the directory dir, as a JSON file. It creates dir if necessary,
-// and locks dir and Options.NetnsDir until [Pods.Close] is called. It returns an error if another Pods has locked one of
-// them.
+// Open returns a Pods that stores one JSON file per sandbox in a directory, which it creates if necessary. It locks that
+// directory and Options.NetnsDir until [Pods.Close]. If another Pods has locked one, it returns an error.
 func Open(dir string, opts Options) (*Pods, error) {
 	opts.ConfDir = cmp.Or(opts.ConfDir, DefaultConfDir)
 	opts.NetnsDir = cmp.Or(opts.NetnsDir, DefaultNetnsDir)
@@ -117,8 +116,8 @@ func (p *Pods) podNetworks() ([]*Network, error) {
 	return chosen, err
 }
 
-// Ready returns an error if no pod network can be set up now. The reason is that no network is configured, a plugin is
-// missing, or a plugin reports that it is not ready. Ready does not wait for calls of other methods.
+// Ready returns an error if no pod network can be set up now, because none is configured, or a plugin is missing or not ready. It
+// does not wait for calls of other methods.
 func (p *Pods) Ready(ctx context.Context) error {
 	networks, err := p.podNetworks()
 	if err != nil {
@@ -170,9 +169,9 @@ func (p *Pods) Inspect(sandboxID string) (*PodStatus, error) {
 	return status, nil
 }
 
-// addNetwork adds an attached interface and its result to the status. The first interface also provides the addresses of the
-// pod; the primary address is one of the family prefer.
+// addNetwork adds an attached interface and its result to the status.
 func (s *PodStatus) addNetwork(attached networkAttachment, result *Result, prefer Family) {
+	// the first interface has the addresses of the pod
 	if len(s.Networks) == 0 {
 		s.IPs = podIPs(result, attached.attachment.Interface, prefer)
 	}
@@ -234,8 +233,7 @@ func (p *Pods) isOwn(sandbox string) bool {
 	return p.own[sandbox] != nil
 }
 
-// addOwn records that this Pods sets up the sandbox of rec. Before that, it waits until no garbage collection of the
-// networks in rec is running. A collection would remove the new attachments.
+// addOwn records that this Pods sets up a sandbox, after it has waited for garbage collections of its networks.
 func (p *Pods) addOwn(ctx context.Context, rec *record) error {
 	for {
 		p.mu.Lock()
@@ -247,7 +245,7 @@ func (p *Pods) addOwn(ctx context.Context, rec *record) error {
 		}
 		gate := p.collecting[rec.Attachments[at].Network]
 		p.mu.Unlock()
-		if err := awaitClosed(ctx, gate); err != nil {
+		if err := awaitClosed(ctx, gate); err != nil { // a collection would remove the new attachments
 			return err
 		}
 	}

@@ -22,12 +22,12 @@ const (
 
 var errQuantity = errors.New("not a quantity")
 
-// parseQuantity parses a Kubernetes quantity, and rounds it up to a whole number. A value of more than 63 bits becomes the
-// largest int64. It does not use resource.Quantity, which would add dependencies to the package.
+// parseQuantity parses a Kubernetes quantity and rounds it up to a whole number, at most the largest int64.
 func parseQuantity(s string) (int64, error) {
 	if len(s) > maxQuantity {
 		return 0, errQuantity
 	}
+	// resource.Quantity would add dependencies to the package
 	m := quantity.FindStringSubmatch(s)
 	if m == nil {
 		return 0, errQuantity
@@ -39,8 +39,7 @@ func parseQuantity(s string) (int64, error) {
 	return roundUp(value.Mul(value, parseFactor(m[3], m[4]))), nil
 }
 
-// parseFactor returns the factor of a quantity suffix such as "Ki", or of a decimal exponent. At least one of the arguments
-// is empty. If both are empty, the factor is one.
+// parseFactor returns the factor of a quantity suffix such as "Ki" or of a decimal exponent; one if both are empty.
 func parseFactor(suffix, exponent string) *big.Rat {
 	const decimal, binary = "kMGTPE", "KMGTPE"
 	power := 0
@@ -76,8 +75,7 @@ func indexOfByte(s string, c byte) int {
 	return 0
 }
 
-// roundUp rounds number to a whole number, away from zero. A number that does not fit into 64 bits becomes the largest
-// int64, with its sign.
+// roundUp rounds a number away from zero to a whole number, at most the largest int64, with its sign.
 func roundUp(number *big.Rat) int64 {
 	whole, rest := new(big.Int).QuoRem(number.Num(), number.Denom(), new(big.Int))
 	if sign := rest.Sign(); sign != 0 {

@@ -85,8 +85,7 @@ func parseRecord(data []byte, sandbox string) (*record, error) {
 	return r, err
 }
 
-// parseAttachments returns the recorded attachments with their networks, in the order of ADD. The path netns of the
-// sandbox's network namespace is empty if the namespace was removed.
+// parseAttachments returns the recorded attachments in the order of ADD. netns is empty if the namespace was removed.
 func (r *record) parseAttachments(netns string) ([]networkAttachment, error) {
 	var all []networkAttachment
 	for i, a := range r.Attachments {

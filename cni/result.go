@@ -60,8 +60,7 @@ type DNS struct {
 	Options  []string
 }
 
-// checkResult returns an error if data is not a valid result of ADD. It must be called before libcni parses the result,
-// because libcni panics at null entries.
+// checkResult returns an error if data is not a valid result of ADD. libcni would panic at null entries.
 func checkResult(data []byte) error {
 	var r struct {
 		Interfaces []json.RawMessage `json:"interfaces"`
@@ -180,8 +179,7 @@ const (
 	AnyFamily // the order of the plugin
 )
 
-// podIPs returns the addresses of a pod. These are the addresses in result that belong to the interface iface or to no
-// interface, except loopback addresses. The first address of the preferred family is moved to the front.
+// podIPs returns the addresses of the interface, or of no interface, except loopback, and the preferred family first.
 func podIPs(result *Result, iface string, preferred Family) []netip.Addr {
 	var ips []netip.Addr
 	for _, ip := range result.IPs {

@@ -15,9 +15,8 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Retain tears down the network of each sandbox, except those in sandboxIDs and those that this Pods has set up. It then
-// calls GC for the networks of pods that support it. The agent calls it at its start with the sandboxes of the runtime, and
-// may call it later. An error does not stop Retain; the next call retries the failed sandboxes.
+// Retain tears down the networks of all sandboxes except the given ones and those that this Pods has set up, and calls GC.
+// Call it at the start of the agent with the sandboxes of the runtime. After an error, the next call retries.
 func (p *Pods) Retain(ctx context.Context, sandboxIDs []string) error {
 	h, err := p.collectSandboxIDs()
 	if err != nil {
@@ -57,8 +56,7 @@ func (h sandboxSets) orphans(valid []string) []string {
 	return slices.DeleteFunc(all, func(id string) bool { return kept[id] })
 }
 
-// collectSandboxIDs returns the IDs of all sandboxes that have a record, a cached result or a namespace, and those in p.own.
-// It reads p.own last. A sandbox that is set up meanwhile is then in p.own, and is not taken for an orphan.
+// collectSandboxIDs returns the IDs of the sandboxes that have a record, a cached result or a namespace, and those in p.own.
 func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	if h.recorded, err = p.records.listSandboxes(); err != nil {
 		return h, err
@@ -73,6 +71,7 @@ func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	if h.pinned, err = p.namespaces.Names(); err != nil {
 		return h, err
 	}
+	// read last, so that a sandbox that is set up meanwhile is not taken for an orphan
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id := range p.own {
@@ -81,8 +80,7 @@ func (p *Pods) collectSandboxIDs() (h sandboxSets, err error) {
 	return h, nil
 }
 
-// tearDownAll tears down the networks of these sandboxes, at most Options.Parallel of them concurrently. It returns an error
-// or nil for each sandbox, in the same order.
+// tearDownAll tears down the networks of sandboxes concurrently, and returns an error or nil for each, in the same order.
 func (p *Pods) tearDownAll(ctx context.Context, sandboxes []string) []error {
 	errs := make([]error, len(sandboxes))
 	slots := make(chan struct{}, p.opts.Parallel)

@@ -12,9 +12,8 @@ import (
 	"slices"
 )
 
-// Setup creates the network namespace of a sandbox, and attaches it to the networks of pods. On error it removes the
-// namespace and the attachments, even if ctx has ended. If that fails too, the next [Pods.Retain], or [Pods.Teardown] of the
-// sandbox, removes them.
+// Setup creates the network namespace of a sandbox, and attaches it to the pod networks. On error it removes everything,
+// even if ctx has ended. If that fails, [Pods.Retain] or [Pods.Teardown] does it later.
 func (p *Pods) Setup(ctx context.Context, pod Pod) (*PodStatus, error) {
 	status, err := p.setUpPod(ctx, pod)
 	if err != nil {
@@ -71,10 +70,9 @@ func (p *Pods) hasRemains(sandbox string) bool {
 	return false
 }
 
-// attachPod writes the record rec, creates the network namespace and runs ADD for each attachment in rec. The record is
-// written first. If the agent is then killed, the restarted agent finds the record and removes the namespace and the
-// attachments.
+// attachPod writes the record, creates the network namespace and runs ADD for each attachment.
 func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
+	// first, so that a restarted agent finds the record and removes the namespace and the attachments
 	if err := p.records.writeRecord(rec); err != nil {
 		return nil, err
 	}
@@ -100,9 +98,8 @@ func (p *Pods) attachPod(ctx context.Context, rec *record) (*PodStatus, error) {
 	return status, nil
 }
 
-// Teardown detaches a sandbox from its networks and removes its network namespace. It uses the network configuration from
-// the time of [Pods.Setup]. It succeeds if there is nothing to tear down. After an error, the caller must repeat it to
-// remove the remaining attachments and the namespace.
+// Teardown detaches a sandbox from its networks and removes its network namespace. It uses the configuration from
+// [Pods.Setup]. If there is nothing to tear down, it succeeds. After an error, the caller must repeat it.
 func (p *Pods) Teardown(ctx context.Context, sandboxID string) error {
 	unlock, err := p.lockSandbox(ctx, sandboxID)
 	if err != nil {
@@ -135,9 +132,8 @@ func (p *Pods) tearDownPod(ctx context.Context, sandbox string) error {
 	return errors.Join(damaged, p.records.removeRecord(sandbox))
 }
 
-// findAttachments returns the attachments of a sandbox from its record. If the record is missing or damaged, it returns the
-// attachments in libcni's cache, which contains the result of each successful ADD. damaged is the error of a damaged
-// record; the other results are valid nevertheless.
+// findAttachments returns the attachments of a sandbox from its record, or else from libcni's cache. damaged is set if the
+// record cannot be parsed.
 func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged, err error) {
 	path := ""
 	if p.namespaces.Pinned(sandbox) {
@@ -153,7 +149,7 @@ func (p *Pods) findAttachments(sandbox string) (all []networkAttachment, damaged
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	cached, err := p.plugins.cachedAttachments(sandbox)
+	cached, err := p.plugins.cachedAttachments(sandbox) // has the result of each successful ADD
 	for _, a := range cached {
 		a.attachment.Netns = path
 		all = append(all, a)

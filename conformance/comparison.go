@@ -70,8 +70,8 @@ func (f Flags) AtMost(inputs int) Flags {
 // enough is the number of inputs among which every exception must occur. A comparison limited by AtMost may use fewer.
 const enough = 100_000
 
-// Run compares the results of the kubelet and nodeagent for random inputs. If they differ for an input, the test fails with a
-// minimal input. If flags request 100,000 inputs or more, the test also fails if an exception of c occurs for no input.
+// Run compares the results of the kubelet and nodeagent for random inputs, and fails with a minimal input if they differ. With
+// 100,000 inputs or more, it also fails if an exception of c never occurs.
 func (c Comparison[In, Out]) Run(t *testing.T, flags Flags) {
 	t.Helper()
 	seed := flags.Seed()
@@ -158,9 +158,7 @@ func (c Comparison[In, Out]) compare(data []byte) (r result[In, Out]) {
 	return r
 }
 
-// explain returns the index of the exception that explains why the results of the kubelet and nodeagent differ. If the
-// difference needs several exceptions, explain returns the index of the last one. If no exception explains the difference,
-// the result is the constant different.
+// explain returns the index of the exception that explains a difference, or the constant different if none does.
 func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	want := r.kubelet.value
 	for i, e := range c.Exceptions {
@@ -168,7 +166,7 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 			continue
 		}
 		if want = e.Want(r.in, want); c.equal(want, r.ours.value) {
-			return i
+			return i // the last one, if the difference needs several
 		}
 	}
 	// An exception without Want accepts every result.
@@ -180,9 +178,9 @@ func (c Comparison[In, Out]) explain(r result[In, Out]) int {
 	return different
 }
 
-// changed reports whether nodeagent has modified its input r.in, which is not allowed. It generates the input from data
-// again, and compares it with r.in. To save time, it checks only one of eight inputs.
+// changed reports whether nodeagent has modified its input, which is not allowed.
 func (r result[In, Out]) changed(generate func(*Choices) In, data []byte) bool {
+	// to save time, one of eight inputs is checked
 	if len(data) == 0 || data[len(data)-1]%8 != 0 {
 		return false
 	}
@@ -204,8 +202,7 @@ func call[In, Out any](f func(In) Out, in In) (o outcome[Out]) {
 	return o
 }
 
-// shrink returns simpler data for which the results still differ. It removes parts of data or replaces them by zeros, until
-// the results are equal after each further step.
+// shrink removes parts of data or replaces them by zeros, as long as the results differ.
 func (c Comparison[In, Out]) shrink(data []byte) []byte {
 	fails := func(data []byte) bool { return c.compare(data).exception == different }
 	for again := true; again; {

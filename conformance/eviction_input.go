@@ -16,9 +16,8 @@ import (
 // Mi is the unit of memory and disk sizes below: 1 MiB.
 const Mi = 1 << 20
 
-// EvictionPod returns a random pod and its statistics. The number i makes its name and UID unique. A pod that was not
-// measured has no statistics (nil). Requests and usage differ from pod to pod, so that few pods are equal in the eviction
-// order.
+// EvictionPod returns a random pod and its statistics, or nil if it was not measured. The number makes name and UID unique,
+// and requests and usage different, so that few pods are equal in the eviction order.
 func EvictionPod(c *Choices, i int) (*corev1.Pod, *statsapi.PodStats) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = fmt.Sprint("pod", i), "default", types.UID(fmt.Sprint("uid-", i))
@@ -83,8 +82,7 @@ func bytesOf(c *Choices, i int) resource.Quantity {
 	return *resource.NewQuantity(int64(c.Int(200))*Mi+int64(i), resource.BinarySI)
 }
 
-// evictionVolumes adds up to two random volumes to pod: on a local disk, in memory, or of another type. Their sizes depend
-// on i, so that they differ from pod to pod.
+// evictionVolumes adds up to two random volumes to pod. Their sizes depend on i, so that they differ from pod to pod.
 func evictionVolumes(c *Choices, pod *corev1.Pod, i int) {
 	for n := range Pick(c, 0, 0, 1, 2) {
 		v := corev1.Volume{Name: fmt.Sprint("v", n)}

@@ -125,8 +125,7 @@ func container(c *Choices, kind string, i int, shape shape) corev1.Container {
 	return ctr
 }
 
-// status sets the status of pod to one that a kubelet may have reported before. It has the QoS class, and the resources of
-// containers during a resize.
+// status sets a status that a kubelet may have reported before: the QoS class, and the resources during a resize.
 func status(c *Choices, pod *corev1.Pod) {
 	if c.OneIn(4) {
 		pod.Status.QOSClass = Pick(c, corev1.PodQOSGuaranteed, corev1.PodQOSBurstable, corev1.PodQOSBestEffort)

@@ -53,14 +53,13 @@ func openTree(rootDir string, opts Options) (tree, Host, error) {
 	return &treeV1{hierarchies: s, top: rootDir == ""}, s.host, nil
 }
 
-// openAll opens the root of the driver in each mount. On v1 the root may be missing in a hierarchy; the driver then does not
-// have the controllers of this hierarchy.
+// openAll opens the root of the driver in each mount.
 func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	var absent error
 	for _, m := range mounts {
 		h, err := openHierarchy(path.Join(m.dir, rootDir), m.controllers)
 		if errors.Is(err, fs.ErrNotExist) {
-			absent = err
+			absent = err // on v1: the driver lacks the controllers of this hierarchy
 			continue
 		}
 		if err != nil {
@@ -86,8 +85,7 @@ func (s *hierarchies) openAll(mounts []mount, rootDir string) error {
 	return nil
 }
 
-// countsSwap reports whether the kernel can limit swap. On v2 the root has no limit files, so it looks for such a file in
-// the child cgroups. If there are none, it reads the kernel command line.
+// countsSwap reports whether the kernel can limit swap.
 func (s *hierarchies) countsSwap() bool {
 	memory := s.forController("memory")
 	if memory == nil {
@@ -96,6 +94,7 @@ func (s *hierarchies) countsSwap() bool {
 	if s.host.Mode != V2 {
 		return memory.fileExists("", "memory.memsw.limit_in_bytes")
 	}
+	// on v2 the root has no limit files, so the child cgroups are checked, or else the kernel command line
 	below, _ := memory.listChildren("")
 	for _, dir := range append([]string{""}, below...) {
 		if memory.fileExists(dir, "memory.max") {

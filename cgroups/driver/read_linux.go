@@ -54,21 +54,20 @@ func (s *hierarchies) putReader(reader *reader) {
 	}
 }
 
-// useHierarchy selects the hierarchy for the following reads, and returns r. Each read then opens a file by the path of the
-// cgroup. If h is nil, the reads find no file.
+// useHierarchy selects the hierarchy for the following reads, and returns r. With nil, the reads find no file.
 func (r *reader) useHierarchy(h *hierarchy) *reader {
 	r.leaveCgroup()
 	r.h = h
 	return r
 }
 
-// enterCgroup selects the hierarchy h for the following reads, and returns r. It opens the directory of the cgroup once, so
-// that reading several files is faster. If h is nil or the cgroup does not exist, the reads find no file.
+// enterCgroup opens the directory of the cgroup in a hierarchy, which makes several reads faster, and returns r.
 func (r *reader) enterCgroup(h *hierarchy) *reader {
 	if h != nil && r.entered == h {
 		return r
 	}
 	r.useHierarchy(h)
+	// without a hierarchy or the cgroup, the reads find no file
 	if h == nil || r.err != nil {
 		return r
 	}
@@ -93,8 +92,7 @@ func (r *reader) leaveCgroup() {
 	}
 }
 
-// readFile returns the content of a file of the cgroup. The slice is valid until the next read. If the file does not exist
-// or an error has occurred, ok is false.
+// readFile returns the content of a file of the cgroup, which is valid until the next read. ok is false on error.
 func (r *reader) readFile(file string) (text []byte, ok bool) {
 	if r.err != nil || r.h == nil {
 		return nil, false
@@ -121,8 +119,7 @@ func (r *reader) readFile(file string) (text []byte, ok bool) {
 	return text, true
 }
 
-// isOnAllKernels reports whether every kernel has this file in a cgroup whose controller is enabled. The root cgroup is an
-// exception: the file may be missing there.
+// isOnAllKernels reports whether every kernel has this file in a cgroup, except the root, whose controller is enabled.
 func isOnAllKernels(file string) bool {
 	switch file {
 	case "memory.current", "memory.stat", "memory.max", "pids.current":
@@ -131,8 +128,7 @@ func isOnAllKernels(file string) bool {
 	return false
 }
 
-// isBeingRemoved reports whether the kernel is removing the cgroup. During a removal, the files of a controller are already
-// missing while cgroup.controllers still names the controller.
+// isBeingRemoved reports whether the kernel is removing the cgroup.
 func (r *reader) isBeingRemoved() bool {
 	if r.lostController == "" || r.entered == nil || r.dir == "" {
 		return false
@@ -141,6 +137,7 @@ func (r *reader) isBeingRemoved() bool {
 	if err != nil {
 		return isAbsent(err)
 	}
+	// during a removal, the files of a controller are missing while cgroup.controllers still names it
 	controllers, err := cgroups.ParseControllers(text)
 	return err == nil && slices.Contains(controllers, r.lostController)
 }
@@ -153,8 +150,7 @@ func (r *reader) readError() error {
 	return r.err
 }
 
-// readInto parses a file of the cgroup and stores the result in *into. It returns false if the file does not exist or is
-// invalid. If the file is invalid, the reader keeps the error.
+// readInto parses a file of the cgroup into *into. It returns false if the file does not exist or is invalid.
 func readInto[T any](reader *reader, file string, parse func([]byte) (T, error), into *T) bool {
 	text, ok := reader.readFile(file)
 	if !ok {
@@ -162,7 +158,7 @@ func readInto[T any](reader *reader, file string, parse func([]byte) (T, error),
 	}
 	value, err := parse(text)
 	if err != nil {
-		reader.err = &fileError{file, err}
+		reader.err = &fileError{file, err} // invalid
 		return false
 	}
 	*into = value

@@ -29,13 +29,13 @@ func (t *treeV1) readLimits(dir string) (cgroups.Resources, error) {
 	return r, t.readError(f)
 }
 
-// readError returns the error of the reader f. If f has found no file, it checks whether the cgroup exists in any hierarchy,
-// because f may have read only a few.
-func (t *treeV1) readError(f *reader) error {
-	if f.err == nil && !f.found {
-		return t.checkExists(f.dir)
+// readError returns the error of a reader, or an error if the cgroup does not exist.
+func (t *treeV1) readError(reader *reader) error {
+	if reader.err == nil && !reader.found {
+		// the reader may have read only a few hierarchies
+		return t.checkExists(reader.dir)
 	}
-	return f.err
+	return reader.err
 }
 
 // checkExists returns [fs.ErrNotExist] if the cgroup exists in none of the hierarchies.
@@ -133,12 +133,11 @@ func (r *reader) readCPUAcct(stat *cgroups.CPUStat) {
 	}, new(uint64))
 }
 
-// readMemoryLimits returns the limits of memory and of swap. On v1 a file has the sum of both, from which it computes the
-// limit of swap.
+// readMemoryLimits returns the limits of memory and of swap.
 func (r *reader) readMemoryLimits() (memory, swap *int64) {
 	memory = r.readLimit("memory.limit_in_bytes")
 	if swap = r.readLimit("memory.memsw.limit_in_bytes"); swap != nil && *swap >= 0 && memory != nil {
-		*swap -= max(0, *memory)
+		*swap -= max(0, *memory) // the file has the sum of both
 	}
 	return memory, swap
 }
@@ -155,14 +154,14 @@ func (r *reader) readHugetlbUsage(sizes []string, stats *cgroups.Stats) {
 	}
 }
 
-// addFailures adds the number of refused allocations to events.Max, from the failcnt files. If the result is below
-// events.OOMKill, it sets events.Max to events.OOMKill, because some v1 kernels do not count all refused allocations.
+// addFailures adds the number of refused allocations to events.Max, from the failcnt files.
 func (r *reader) addFailures(events *cgroups.MemoryEvents) {
 	for _, file := range []string{"memory.failcnt", "memory.memsw.failcnt"} { // the memory limit, or the limit of memory and swap, whichever is reached first
 		var n uint64
 		readInto(r, file, cgroups.ParseCounter, &n)
 		events.Max += n
 	}
+	// some v1 kernels do not count all refused allocations
 	events.Max = max(events.Max, events.OOMKill)
 }
 
@@ -182,10 +181,9 @@ func (r *reader) readBlkio(stats *cgroups.Stats) {
 	}
 }
 
-// readEvents sets the events that v2 has in cgroup.events, a file that v1 does not have. A cgroup is populated if it has
-// processes. For this, it lists the processes of only one hierarchy, because the processes of containers are in all
-// hierarchies.
+// readEvents sets the events that v2 has in cgroup.events: whether the cgroup has processes, and is frozen.
 func (t *treeV1) readEvents(dir string, events *cgroups.CgroupEvents) error {
+	// one hierarchy is enough: the processes of containers are in all
 	pids, err := cmp.Or(t.hierarchies.forController("pids"), t.hierarchies.all[0]).listProcs(dir)
 	if err != nil {
 		return err

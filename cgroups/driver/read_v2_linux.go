@@ -43,10 +43,10 @@ func (t *treeV2) readLimits(dir string) (cgroups.Resources, error) {
 	return r, f.readError()
 }
 
-// readStats returns those parts of the usage of a cgroup that parts selects. It opens the directory once, so that the kernel
-// resolves the path only once.
+// readStats returns the selected parts of the usage of a cgroup.
 func (t *treeV2) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
+	// opened once, so that the kernel resolves the path only once
 	f := t.hierarchies.getReader(dir).enterCgroup(t.h)
 	defer t.hierarchies.putReader(f)
 	if parts.Has(cgroups.PartEvents) {

@@ -23,9 +23,9 @@ func (t *treeV1) removeCgroup(ctx context.Context, dir string) error {
 	return t.hierarchies.killAndRemove(ctx, dir, t.killOnce)
 }
 
-// killAndRemove removes a cgroup and its descendants from all hierarchies. While they have processes, it calls killOnce,
-// which must kill them, and tries again. Most cgroups are empty and need only one system call per hierarchy.
+// killAndRemove removes a cgroup and its descendants from all hierarchies, after killOnce has killed their processes.
 func (s *hierarchies) killAndRemove(ctx context.Context, dir string, killOnce func(string) error) error {
+	// most cgroups are empty and need one system call per hierarchy
 	if err := s.rmdir(dir); !isBusy(err) {
 		return err
 	}
@@ -77,8 +77,7 @@ func (s *hierarchies) rmdirAll(dir string) error {
 // isBusy reports whether err means that a cgroup still has processes or children.
 func isBusy(err error) bool { return errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) }
 
-// withProcesses returns err with a list of the processes that still run in a cgroup. The list has the state of each. A nil
-// err stays nil.
+// withProcesses returns err with a list of the processes that still run in a cgroup, and their states.
 func (s *hierarchies) withProcesses(dir string, err error) error {
 	if err == nil {
 		return nil
@@ -98,8 +97,8 @@ func (s *hierarchies) withProcesses(dir string, err error) error {
 	return fmt.Errorf("%w; remaining processes: %s", err, b.String()[2:])
 }
 
-// describeProcess returns the PID, the name and the state of a process, and the kernel function in which it waits. An
-// example is "12 (dd) in state D at io_schedule".
+// describeProcess describes a process and the kernel function in which it waits, such as "12 (dd) in state D at
+// io_schedule".
 func describeProcess(pid int) string {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")

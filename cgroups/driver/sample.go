@@ -13,9 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Sample returns those parts of the usage of a cgroup that parts selects. It implements [cgroups.Sampler]. The cgroup is p,
-// or the child of p if child is not empty. Only the files of these parts are opened. While a v1 cgroup is being removed, the
-// usage in hierarchies from which it is already removed is zero.
+// Sample returns the selected parts of the usage of cgroup p, or of its child if that is not empty. It implements
+// [cgroups.Sampler]. While a v1 cgroup is being removed, the usage in some hierarchies is zero.
 func (d *Driver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (stats cgroups.Stats, err error) {
 	err = d.runOnCgroup(ctx, "read", p, func(dir string) error {
 		if child != "" {

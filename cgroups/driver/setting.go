@@ -26,8 +26,7 @@ type setting struct {
 	periodOnly bool  // cpu.max: set the period and keep the quota
 }
 
-// buildSettings appends the settings to write for resources to dst, in the order of the writes. Of the memory files,
-// memory.max is the last: a lower memory limit may cause swapping, and the swap limit must be in force before.
+// buildSettings appends the settings to write for resources to dst, in the order of the writes.
 func buildSettings(dst []setting, resources cgroups.Resources, formula cgroups.WeightFormula) ([]setting, error) {
 	add := func(controller, file, value string) {
 		dst = append(dst, setting{controller: controller, file: file, value: value})
@@ -49,6 +48,7 @@ func buildSettings(dst []setting, resources cgroups.Resources, formula cgroups.W
 	if resources.CpusetMems != "" {
 		add("cpuset", "cpuset.mems", resources.CpusetMems)
 	}
+	// a lower memory.max may cause swapping, so the swap limit precedes it
 	dst = appendMemorySettings(dst, resources)
 	if resources.PidsMax != nil {
 		add("pids", "pids.max", formatLimit(nonzeroPids(*resources.PidsMax)))
@@ -111,20 +111,20 @@ func formatLimit(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// nonzeroPids returns n, or 1 if n is 0. Systemd cannot express a limit of zero, and a limit of 1 does not allow a pod to
-// run either.
+// nonzeroPids returns n, or 1 if n is 0.
 func nonzeroPids(n int64) int64 {
 	if n == 0 {
+		// systemd cannot express zero, and a limit of 1 does not allow a pod to run either
 		return 1
 	}
 	return n
 }
 
-// unifiedController returns the controller of a file in Resources.Unified. It returns an error for files that begin with
-// "cgroup.", because they are no limits: they kill, freeze or move processes.
+// unifiedController returns the controller of a file in Resources.Unified, such as "io" for io.max.
 func unifiedController(file string) (string, error) {
 	controller, name, ok := strings.Cut(file, ".")
 	if !ok || controller == "" || name == "" || strings.ContainsAny(file, "/\x00") || controller == "cgroup" {
+		// files that begin with "cgroup." are no limits: they kill, freeze or move processes
 		return "", fmt.Errorf("unified file %q is not a limit of a controller, such as io.max", file)
 	}
 	return controller, nil

@@ -29,8 +29,7 @@ type systemdCreator struct {
 	formula cgroups.WeightFormula
 }
 
-// openSystemd connects to systemd, and returns a creator that lets systemd create cgroups. This creator also writes limits
-// through c, the creator that uses only files.
+// openSystemd connects to systemd, and returns a creator that lets systemd create cgroups and writes limits through c.
 func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Options) (creator, error) {
 	f, ok := c.(files)
 	if !ok {
@@ -43,10 +42,10 @@ func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Option
 	return u, nil
 }
 
-// newSystemdCreator returns a systemdCreator. It also writes limits through f. It looks for slices in the hierarchy of cpu,
-// memory or pids, because systemd creates a directory for each slice there.
+// newSystemdCreator returns a systemdCreator that also writes limits through f.
 func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options) *systemdCreator {
 	u := &systemdCreator{files: f, client: client, v1: host.Mode != V2, formula: opts.WeightFormula}
+	// systemd creates a directory for each slice in these hierarchies
 	for _, c := range []string{"pids", "memory", "cpu"} {
 		if host.Dirs[c] != "" {
 			u.dir = host.Dirs[c]
@@ -77,21 +76,20 @@ func (u *systemdCreator) createCgroup(ctx context.Context, p cgroups.Path, resou
 	return u.files.createCgroup(ctx, p, resources)
 }
 
-// startParents starts the missing parent slices of p. If systemd started them itself, it would remember limits that are set
-// later until the next boot, even after the slice was removed.
+// startParents starts the missing parent slices of p.
 func (u *systemdCreator) startParents(ctx context.Context, p cgroups.Path) error {
 	parent := p.Parent()
 	if p == "" || parent == "" || u.sliceDirExists(parent) {
 		return nil
 	}
+	// If systemd started them itself, it would remember limits that are set later until the next boot, even after a removal.
 	if err := u.startParents(ctx, parent); err != nil {
 		return err
 	}
 	return u.ensureSlice(ctx, parent, nil)
 }
 
-// ensureSlice starts the slice of p with the given properties, or updates them. If the slice was started and its directory
-// does not appear below u.dir, it returns an error: the driver and systemd then use different cgroup trees.
+// ensureSlice starts the slice of p with the given properties, or updates them.
 func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props []systemd.Property) error {
 	whole := u.absolutePath(p)
 	unit, err := whole.Slice()
@@ -113,9 +111,7 @@ func (u *systemdCreator) ensureSlice(ctx context.Context, p cgroups.Path, props 
 	return err
 }
 
-// addCurrentQuota returns resources, with the current CPU quota of p if resources has a period and no quota. If only the
-// period changes, the kernel keeps the quota in microseconds. systemd would keep the percentage of a CPU instead, and
-// change the quota.
+// addCurrentQuota adds the current CPU quota of p to resources that have a period and no quota.
 func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resources) (cgroups.Resources, error) {
 	if resources.CPUPeriod == 0 || resources.CPUQuota != 0 || !u.sliceDirExists(p) {
 		return resources, nil
@@ -128,13 +124,12 @@ func (u *systemdCreator) addCurrentQuota(p cgroups.Path, resources cgroups.Resou
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return resources, err
 	}
+	// systemd would keep the percentage of a CPU, and not the quota in microseconds as the kernel does
 	resources.CPUQuota = is.CPUQuota
 	return resources, nil
 }
 
-// removeCgroup kills the processes of p, then stops its slice, and then removes the directory. It kills first, because
-// systemd waits a long time for scopes in a slice. It removes the directory last, because a failed removal can be repeated
-// while the directory exists.
+// removeCgroup kills the processes of p, then stops its slice, and then removes the directory.
 func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error {
 	dir, err := u.files.names.relativeDir(p)
 	if err != nil {
@@ -144,12 +139,14 @@ func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error
 	if err != nil {
 		return err
 	}
+	// first, because systemd waits a long time for scopes in a slice
 	if err := u.files.tree.killAll(ctx, dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // the unit may exist without its directory
 		return err
 	}
 	if err := u.client.Stop(ctx, unit); err != nil {
 		return err
 	}
+	// last, because a failed removal can be repeated while the directory exists
 	return u.files.removeCgroup(ctx, p)
 }
 

@@ -20,21 +20,19 @@ import (
 // watchCheckPeriod is the time between checks whether a watched cgroup still exists. Its removal does not wake every poll(2).
 const watchCheckPeriod = 2 * time.Second
 
-// openWatch opens the files of the triggers in a cgroup. It returns a function that waits until its context ends, and calls
-// its function argument for each trigger that fires. The returned function works even after the driver is closed.
+// openWatch opens the triggers of a cgroup, and returns a function that calls its argument for each trigger that fires.
 func (t *treeV2) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	fd, err := t.h.openAt(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
+	// a directory of its own, so that the watch works after the driver is closed
 	at := &hierarchy{dir: t.h.absolutePath(dir), fd: fd}
 	w := &watch{triggers: triggers, own: at, exists: func() bool { return at.fileExists("", "cgroup.procs") }}
 	return w.openTriggers(at.openAt)
 }
 
-// openWatch opens the files of the triggers. It returns a function that waits until its context ends, and calls its function
-// argument for each trigger that fires. On v1 the kernel reports only the pressure of the whole machine. It can be watched
-// for the root cgroup at the mount point.
+// openWatch opens the triggers of a cgroup, and returns a function that calls its argument for each trigger that fires.
 func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	if err := t.checkExists(dir); err != nil {
 		return nil, err
@@ -42,6 +40,7 @@ func (t *treeV1) openWatch(dir string, triggers []cgroups.Trigger) (func(context
 	w := &watch{triggers: triggers, exists: func() bool { return true }}
 	return w.openTriggers(func(file string, flags uint64) (int, error) {
 		resource, pressure := strings.CutSuffix(file, ".pressure")
+		// on v1 the kernel reports only the pressure of the whole machine
 		if !pressure || dir != "" || !t.top {
 			return -1, fs.ErrNotExist
 		}
@@ -57,8 +56,7 @@ type watch struct {
 	fds      []unix.PollFd // one per trigger, and an eventfd that wakes pollOnce
 }
 
-// openTriggers opens the files of all triggers by the function open. It returns the method runLoop, which waits for the
-// triggers and closes the files. On error, openTriggers closes the files itself.
+// openTriggers opens the files of all triggers, and returns runLoop, which waits for the triggers and closes the files.
 func (w *watch) openTriggers(open func(file string, flags uint64) (int, error)) (func(context.Context, func(cgroups.Trigger)) error, error) {
 	for _, t := range w.triggers {
 		if err := w.armTrigger(t, open); err != nil {

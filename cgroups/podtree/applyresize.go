@@ -71,8 +71,7 @@ func (t *Tree) applyResize(ctx context.Context, pod *corev1.Pod, containers []cg
 	return nil
 }
 
-// resetMemoryQoS resets memory.min, memory.low and memory.high to their defaults if from has a value and to has none.
-// Otherwise a pod whose request now equals its limit would keep an old memory.high.
+// resetMemoryQoS sets memory.min, memory.low and memory.high to their defaults if only the previous limits have a value.
 func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 	for _, f := range [...]struct {
 		to   **int64
@@ -83,6 +82,7 @@ func resetMemoryQoS(to *cgroups.Resources, from cgroups.Resources) {
 		{&to.MemoryLow, from.MemoryLow, 0},
 		{&to.MemoryHigh, from.MemoryHigh, cgroups.Unlimited},
 	} {
+		// otherwise a pod whose request now equals its limit would keep an old memory.high
 		if *f.to == nil && f.from != nil {
 			*f.to = &f.none
 		}
@@ -100,9 +100,8 @@ func (t *Tree) readCgroup(ctx context.Context, p cgroups.Path) (resources cgroup
 	return resources, int64(min(s.Memory.Current, math.MaxInt64)), err
 }
 
-// applyPodStep passes the limits of a step to the runtime and writes them to the pod's cgroup. It returns the limits that
-// are in force afterwards. If the write fails, it restores step.From, even if ctx has ended. After each error it returns
-// current.
+// applyPodStep passes the limits of a step to the runtime, writes them to the pod's cgroup, and returns the limits in
+// force.
 func (t *Tree) applyPodStep(
 	ctx context.Context, p cgroups.Path, step ResizeStep, current cgroups.Resources, runtime cgroups.Resizer,
 ) (cgroups.Resources, error) {
@@ -114,6 +113,7 @@ func (t *Tree) applyPodStep(
 	if err == nil {
 		return next, nil
 	}
+	// the previous limits are restored even if ctx has ended
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.opts.Timeout)
 	defer cancel()
 	undo := errors.Join(t.applyResources(ctx, OpUpdate, p, step.From), runtime.ResizeSandbox(ctx, current))

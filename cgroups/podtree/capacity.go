@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// HostOptions returns the options of a node that uses the whole machine: the CPUs that this process may use, memory, swap, the
-// maximum of processes, and whether the host has cgroup v1. proc is normally os.DirFS("/proc"). The caller sets the huge page
-// sizes and the swap controller, see driver.Driver.Host.
+// HostOptions returns the options of a node that uses the whole machine: its CPUs, memory, swap, PIDs and cgroup version. proc is
+// normally os.DirFS("/proc"). The caller sets the huge page sizes and the swap controller, see driver.Driver.Host.
 func HostOptions(proc fs.FS) (opts Options, err error) {
 	if opts.Node.MemoryCapacity, opts.Node.SwapCapacity, err = readMemory(proc); err != nil {
 		return Options{}, err

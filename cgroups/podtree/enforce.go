@@ -26,8 +26,7 @@ const (
 	EnforceNone               Enforcement = "none"                         // no enforcement; must be the only value
 )
 
-// validateEnforcement returns the joined errors of the keys, or nil. Keys must be valid, must not be duplicates or exclude
-// each other, and the cgroup of a key must be set.
+// validateEnforcement returns the joined errors of keys that are invalid, duplicate, contradictory or without a cgroup.
 func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	var errs []error
 	bad := func(key Enforcement, format string, args ...any) {

@@ -9,10 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Follow sets the two functions from which the tree reads the pods. A lifecycle.Reconciler calls it for its tree. The
-// function active returns the pods whose requests count, and whether all sources have reported their pods. The function
-// mayRun reports whether the pod with this UID runs or may start. If [New] was called with non-nil pods, Follow has no
-// effect.
+// Follow sets the functions from which the tree reads the pods, as a lifecycle.Reconciler does. active returns the pods
+// whose requests count, and whether all sources have reported. mayRun reports whether the pod with this UID runs or may
+// start. Follow has no effect if [New] was called with pods.
 func (t *Tree) Follow(active func() (pods []*corev1.Pod, complete bool), mayRun func(uid string) bool) {
 	if f, ok := t.pods.(*podSource); ok {
 		f.setCallbacks(active, mayRun)

@@ -44,9 +44,8 @@ type OrphanPlan struct {
 	Wake    time.Time   // end of the next back-off; zero: none
 }
 
-// PlanOrphans returns which of the found cgroups to remove or to shrink, because their pods no longer exist. It shrinks the
-// cgroup of a pod that still has volumes. It plans nothing until all sources have reported their pods. It never selects the
-// cgroup of a pod that may run.
+// PlanOrphans returns which of the found cgroups to remove, because their pods no longer exist, or to shrink, because such a pod
+// has volumes. It never selects a pod that may run, and plans nothing until all sources have reported.
 func PlanOrphans(state OrphanState) OrphanPlan {
 	var plan OrphanPlan
 	if !state.Complete {

@@ -26,9 +26,8 @@ type Update struct {
 	KeepHigher bool
 }
 
-// Plan returns the limits to write to kubepods, and then to the cgroups of the Burstable and BestEffort classes. It computes
-// the limits from the requests of the pods. If complete is false, not all sources have reported their pods, and the sums are
-// too low. The updates then keep current values that are higher.
+// Plan returns the limits to write to kubepods and then to the Burstable and BestEffort classes, computed from the requests
+// of the pods. Until all sources have reported, complete is false, and higher current values are kept.
 func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	opts = opts.withDefaults()
 	sum := sumRequests(pods)
@@ -50,8 +49,8 @@ func Plan(opts Options, pods []*corev1.Pod, complete bool) []Update {
 	}
 }
 
-// kubepodsResources returns the resources to which kubepods is limited. If Options.Enforce contains EnforcePods, this is
-// the capacity minus the reservations System and Kube. Otherwise it is the whole capacity.
+// kubepodsResources returns the resources for kubepods: the capacity, minus the reservations if Options.Enforce has
+// EnforcePods.
 func (o *Options) kubepodsResources() corev1.ResourceList {
 	capacity := o.Capacity
 	if o.MaxPIDs > 0 {
@@ -64,13 +63,14 @@ func (o *Options) kubepodsResources() corev1.ResourceList {
 	return o.Reserved.ForPods(capacity)
 }
 
-// setQOSReservedLimits sets memory.max of the burstable and besteffort cgroups. It is the memory for pods minus a part of
-// the memory requests of all higher QoS classes. The part is Options.QOSReserved percent, and sum has the requests.
+// setQOSReservedLimits sets memory.max of both classes to the memory for pods minus a part of the requests of higher
+// classes.
 func (o *Options) setQOSReservedLimits(sum classRequests, burstable, bestEffort *cgroups.Resources) {
 	all := o.Reserved.ForPods(o.Capacity)[corev1.ResourceMemory]
 	if all.IsZero() {
 		return
 	}
+	// the part is Options.QOSReserved percent
 	left := max(all.Value()-percentOf(sum.guaranteedMemory, *o.QOSReserved), 0)
 	burstable.MemoryMax = new(left)
 	bestEffort.MemoryMax = new(max(left-percentOf(sum.burstableMemory, *o.QOSReserved), 0))

@@ -84,12 +84,9 @@ func (t *Tree) ensurePod(ctx context.Context, pod *corev1.Pod) error {
 // in the pod's cgroup, for example runc init, use less than one CPU.
 const minStartCPUs = 1
 
-// Limit enforces the CPU quota of the pod's cgroup. [Tree.Ensure] may have omitted or lifted the quota for a container
-// start. Call it when the containers run. Call it also for each running pod after a restart of the agent, which may have
-// exited during a start.
-//
-// If the quota is already in force or the pod has none, Limit writes nothing and returns nil. After a resize, the pod must
-// have the new resources.
+// Limit enforces the CPU quota of the pod's cgroup, which [Tree.Ensure] may have lifted for a container start. Call it when the
+// containers run, and for each running pod after a restart of the agent. It writes nothing if the quota is in force. After a
+// resize, the pod must have the new resources.
 func (t *Tree) Limit(ctx context.Context, pod *corev1.Pod) error {
 	r := ForPod(pod, t.opts.Node)
 	if r.CPUQuota <= 0 {
@@ -129,8 +126,8 @@ func (t *Tree) hasQuota(ctx context.Context, p cgroups.Path, resources cgroups.R
 	return err == nil && current.CPUQuota == resources.CPUQuota && current.CPUPeriod == resources.CPUPeriod
 }
 
-// Remove kills the processes of the pod with this UID and removes its cgroup. It looks for the cgroup in each QoS class.
-// Call it after the pod has terminated and its volumes are unmounted. If there is no cgroup, it returns nil.
+// Remove kills the processes of the pod with this UID and removes its cgroup in each QoS class. Call it after the pod has
+// terminated and its volumes are unmounted. A missing cgroup is no error.
 func (t *Tree) Remove(ctx context.Context, uid string) error {
 	err := t.checkUID(uid)
 	if err == nil {

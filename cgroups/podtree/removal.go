@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// removeOrphans removes the cgroups of pods that no longer exist. It searches for them every Options.OrphanPeriod until ctx
-// ends. It removes each in its own goroutine, because a removal may hang.
+// removeOrphans searches for cgroups of pods that no longer exist every Options.OrphanPeriod, and removes them, until ctx
+// ends.
 func (t *Tree) removeOrphans(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -37,6 +37,7 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 		t.mu.Lock()
 		t.orphanErr = err
 		t.mu.Unlock()
+		// one goroutine each, because a removal may hang
 		for _, f := range plan.Remove {
 			wg.Go(func() { t.removeOrphan(ctx, slots, f, false) })
 		}
@@ -51,13 +52,13 @@ func (t *Tree) removeOrphans(ctx context.Context) {
 	}
 }
 
-// planRemovals plans which cgroups of orphaned pods to remove, and marks them as busy. It lists the cgroups before it reads
-// the pods. The cgroup of a pod that starts in between is then not in the list.
+// planRemovals plans which cgroups of orphaned pods to remove, and marks them as busy.
 func (t *Tree) planRemovals(ctx context.Context) (OrphanPlan, error) {
 	found, err := t.findPodCgroups(ctx)
 	if err != nil {
 		return OrphanPlan{}, err
 	}
+	// after the list of cgroups, so that the list has no cgroup of a pod that starts meanwhile
 	_, complete := t.pods.Active()
 	attempts := map[cgroups.Path]RemovalAttempts{}
 	t.mu.Lock()
@@ -110,11 +111,10 @@ func (t *Tree) findPodCgroups(ctx context.Context) ([]PodCgroup, error) {
 	return found, nil
 }
 
-// removeOrphan removes the cgroup of an orphaned pod. If shrink is true, because the pod still has volumes, it only lowers
-// the CPU shares of the cgroup to the minimum. It first waits for one of the slots, which limit the concurrent removals.
+// removeOrphan removes the cgroup of an orphaned pod, or minimizes its CPU shares while the pod has volumes.
 func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodCgroup, shrink bool) {
 	select {
-	case slots <- struct{}{}:
+	case slots <- struct{}{}: // limits the concurrent removals
 		defer func() { <-slots }()
 	case <-ctx.Done():
 		return

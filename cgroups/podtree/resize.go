@@ -34,10 +34,10 @@ type ResizeStep struct {
 	Size      cgroups.ContainerSize
 }
 
-// PlanResize returns the steps that resize a pod. Steps for memory precede those for CPU. The limits of the pod grow before
-// those of its containers, and shrink after them. Containers that shrink precede containers that grow.
+// PlanResize returns the steps that resize a pod: memory before CPU, and shrinking before growing containers. The pod grows
+// before its containers and shrinks after them.
 //
-// It returns an error and no steps if a memory limit would not be above the current usage. The error names each such limit.
+// It returns an error if a new memory limit would not be above the current usage. The error names each such limit.
 func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	if err := checkResize(resize); err != nil {
 		return nil, err
@@ -50,8 +50,7 @@ func PlanResize(resize PodResize) ([]ResizeStep, error) {
 	return append(memory, planResource(resize, corev1.ResourceCPU, current)...), nil
 }
 
-// checkResize returns an error if the resize lowers a memory limit to the current usage or below. The error has the
-// kubelet's text, which users see in pod conditions.
+// checkResize returns an error, with the kubelet's text for pod conditions, if a new memory limit is at or below the usage.
 func checkResize(resize PodResize) error {
 	var errs []error
 	check := func(what string, from, to uint64, usage int64) {
@@ -71,8 +70,7 @@ func checkResize(resize PodResize) error {
 	return nil
 }
 
-// planResource returns the steps for one resource. The map current has the sizes of the containers by name; planResource
-// changes them to the sizes after the steps.
+// planResource returns the steps for one resource, and updates the sizes of the containers in current, by name.
 func planResource(resize PodResize, resource corev1.ResourceName, current map[string]cgroups.ContainerSize) []ResizeStep {
 	grow, shrink := planPodSteps(resize.From, resize.To, resource)
 	order := slices.Clone(resize.Containers)
@@ -89,8 +87,7 @@ func planResource(resize PodResize, resource corev1.ResourceName, current map[st
 	return append(steps, shrink...)
 }
 
-// planPodSteps returns the steps for one resource of the pod's cgroup. The result grow has the steps that increase a value,
-// where limits precede requests. The result shrink has the steps that decrease a value, where requests precede limits.
+// planPodSteps returns the steps for one resource of the pod's cgroup that increase and that decrease a value.
 func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (grow, shrink []ResizeStep) {
 	add := func(direction int, from, to cgroups.Resources) {
 		step := ResizeStep{Resource: resource, From: from, To: to}
@@ -101,6 +98,7 @@ func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (gro
 			shrink = slices.Insert(shrink, 0, step)
 		}
 	}
+	// limits grow before requests, and requests shrink before limits
 	if resource == corev1.ResourceCPU {
 		add(compareQuota(to, from), cgroups.Resources{CPUQuota: from.CPUQuota, CPUPeriod: from.CPUPeriod},
 			cgroups.Resources{CPUQuota: to.CPUQuota, CPUPeriod: to.CPUPeriod})
@@ -118,8 +116,8 @@ func planPodSteps(from, to cgroups.Resources, resource corev1.ResourceName) (gro
 	return grow, shrink
 }
 
-// compareBytes returns a positive number if to is greater than from, a negative number if to is less, and otherwise zero. If
-// to is nil, nothing changes, and the result is zero. If from is nil, the result is positive.
+// compareBytes compares the new limit with the previous limit like cmp.Compare. Without a previous limit the new limit is
+// greater; without a new limit the result is zero.
 func compareBytes(to, from *int64) int {
 	switch {
 	case to == nil:
@@ -130,8 +128,7 @@ func compareBytes(to, from *int64) int {
 	return cmp.Compare(comparableLimit(*to), comparableLimit(*from))
 }
 
-// compareShares compares the CPU shares of to and from. The result is negative, zero or positive, as of cmp.Compare. If to
-// has no shares, the result is zero.
+// compareShares compares the new CPU shares with the previous ones like cmp.Compare. Without new shares the result is zero.
 func compareShares(to, from cgroups.Resources) int {
 	if to.CPUShares == 0 {
 		return 0
@@ -139,8 +136,8 @@ func compareShares(to, from cgroups.Resources) int {
 	return cmp.Compare(to.CPUShares, from.CPUShares)
 }
 
-// compareQuota compares how many CPUs the quotas of to and from allow. The result is negative, zero or positive, as of
-// cmp.Compare. If to has no quota, the result is zero.
+// compareQuota compares how many CPUs the new and the previous quota allow, like cmp.Compare. Without a new quota the
+// result is zero.
 func compareQuota(to, from cgroups.Resources) int {
 	if to.CPUQuota == 0 {
 		return 0
@@ -156,9 +153,9 @@ func quotaCPUs(resources cgroups.Resources) float64 {
 	return float64(resources.CPUQuota) / float64(cmp.Or(resources.CPUPeriod, cgroups.DefaultPeriod))
 }
 
-// resizeDirection reports how resize changes the resource of a container. It returns a negative number if the resource
-// shrinks, a positive number if it grows, and otherwise zero. Limits are compared first, then requests.
+// resizeDirection returns a negative number if the resource of a container shrinks, and a positive number if it grows.
 func resizeDirection(resize cgroups.ContainerResize, resource corev1.ResourceName) int {
+	// limits first, then requests
 	if resource == corev1.ResourceCPU {
 		return cmp.Or(cmp.Compare(limitOrMax(resize.To.CPULimit), limitOrMax(resize.From.CPULimit)),
 			cmp.Compare(resize.To.CPURequest, resize.From.CPURequest))

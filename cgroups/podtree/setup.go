@@ -8,12 +8,11 @@ import (
 	"fmt"
 )
 
-// Setup creates kubepods and the QoS class cgroups with their limits. It also limits the reserved cgroups, which must exist.
-// A later call corrects limits that differ.
+// Setup creates kubepods and the QoS class cgroups with their limits, and limits the reserved cgroups, which must exist. A
+// later call corrects the limits. It returns an error if pods could not run, or an enforced reservation cannot be written.
 //
-// It returns an error if pods could not run, or if an enforced reservation cannot be written. If kubepods exists but its
-// limits cannot be written now, mostly because of its memory usage, this is no error: Setup calls Hooks.LimitsEnforced with
-// the cause, and [Tree.Run] retries.
+// If only the limits of an existing kubepods cannot be written, mostly because of its memory usage, Setup calls
+// Hooks.LimitsEnforced, and [Tree.Run] retries.
 func (t *Tree) Setup(ctx context.Context) error {
 	if err := t.checkExists(ctx, t.opts.Root); err != nil {
 		return fmt.Errorf("root of the pod cgroups: %w", err)

@@ -55,9 +55,8 @@ type Tree struct {
 	orphanErr error // error of the last search for orphans
 }
 
-// New returns a Tree that manages cgroups through the driver w. It writes nothing and starts no goroutine: see [Tree.Setup]
-// and [Tree.Run]. For the tree of a lifecycle.Reconciler, pass nil for pods, because the Reconciler calls [Tree.Follow]. It
-// returns an error if w is nil or an option is invalid.
+// New returns a Tree that manages cgroups through the driver w. It writes nothing: see [Tree.Setup] and [Tree.Run]. For a
+// lifecycle.Reconciler, which calls [Tree.Follow], pods is nil. An error names the invalid option or the missing driver.
 func New(w Cgroups, pods Pods, opts Options) (*Tree, error) {
 	if err := required.Args("podtree.New", required.Arg{Name: "w", Value: w, Hint: "a *driver.Driver"}); err != nil {
 		return nil, err
@@ -87,9 +86,8 @@ type namer interface {
 	Name(p cgroups.Path) (string, error)
 }
 
-// CgroupParent returns a function that returns the name of a pod's cgroup. It is meant for podspec.Options.CgroupParent. The
-// function returns "" for a pod with an invalid UID, which [Tree.Ensure] rejects. If the driver has no method Name,
-// CgroupParent returns nil.
+// CgroupParent returns a function for podspec.Options.CgroupParent that returns the name of a pod's cgroup, or "" if its UID is
+// invalid. Without a method Name of the driver, it returns nil.
 func (t *Tree) CgroupParent() func(pod *corev1.Pod) string {
 	n, ok := t.w.(namer)
 	if !ok {
@@ -121,9 +119,8 @@ func (t *Tree) Status() Status {
 	return Status{Ready: t.ready, Cgroups: slices.Clone(t.results), Orphans: t.listOrphans(), OrphanErr: t.orphanErr}
 }
 
-// Run updates the limits of kubepods and the QoS class cgroups when the pods change. It also removes the cgroups of orphaned
-// pods. It returns nil when ctx has ended and all its goroutines have returned. Call it once, after [Tree.Setup]; a second
-// call returns an error at once.
+// Run updates the limits of kubepods and the QoS class cgroups when the pods change, and removes the cgroups of orphaned pods,
+// until ctx ends. It then returns nil. Call it once, after [Tree.Setup]; a second call returns an error.
 func (t *Tree) Run(ctx context.Context) error {
 	if err := t.guard.Begin(); err != nil {
 		return fmt.Errorf("podtree.Tree: %w", err)

@@ -11,8 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// updateLoop writes the limits of kubepods and the QoS class cgroups whenever the pods change. It also writes all of them
-// every Options.Period, because another program may have changed them.
+// updateLoop writes the limits of kubepods and the QoS class cgroups when the pods change, and every Options.Period.
 func (t *Tree) updateLoop(ctx context.Context) {
 	tick := time.NewTicker(t.opts.Period)
 	defer tick.Stop()
@@ -24,13 +23,12 @@ func (t *Tree) updateLoop(ctx context.Context) {
 			return
 		case <-t.changed:
 		case <-tick.C:
-			clear(written)
+			clear(written) // another program may have changed them
 		}
 	}
 }
 
-// writeUpdates computes the limits, and writes those that differ from the map written. After a successful write it stores
-// the update in the map. After an error it deletes the entry.
+// writeUpdates computes the limits and writes those that differ from the last written updates, which it records.
 func (t *Tree) writeUpdates(ctx context.Context, written map[cgroups.Path]Update) {
 	if !t.isReady() {
 		return

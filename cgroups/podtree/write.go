@@ -64,9 +64,7 @@ func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	return skipped
 }
 
-// dropUnsafeLimits removes the limits from the update that would harm running pods. These are memory limits below the usage,
-// for which it returns an [OveruseError]. With update.KeepHigher, CPU shares and memory protection below the current values
-// are removed too.
+// dropUnsafeLimits removes limits that would harm running pods. Memory limits below the usage are an [OveruseError].
 func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	if t.reader == nil || update.Resources.MemoryMax == nil && !update.KeepHigher {
 		return nil
@@ -79,7 +77,7 @@ func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 		return err
 	}
 	if update.KeepHigher {
-		dropDecreases(&update.Resources, current)
+		dropDecreases(&update.Resources, current) // of CPU shares and memory protection
 	}
 	if limit := update.Resources.MemoryMax; limit == nil || current.MemoryMax == nil || comparableLimit(*current.MemoryMax) <= comparableLimit(*limit) {
 		return nil
@@ -107,8 +105,7 @@ func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	}
 }
 
-// adjustMemoryLimit returns an [OveruseError] if the memory limit of the update is below the usage. It then also removes
-// this limit from the update. With update.LimitToUsage it changes the limit to the usage instead.
+// adjustMemoryLimit drops a memory limit below the usage and returns an [OveruseError], or raises it with update.LimitToUsage.
 func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
 	limit, used := *update.Resources.MemoryMax, int64(min(stats.WorkingSet(), math.MaxInt64))
 	if used <= limit {
@@ -137,8 +134,7 @@ func (t *Tree) checkExists(ctx context.Context, p cgroups.Path) error {
 	return err
 }
 
-// recordResult records the result of a write for [Tree.Status]. If the write failed, or succeeded after a failure or for the
-// first time, it also logs the result and calls Hooks.LimitsEnforced. The hook is not called for updates with LimitToUsage.
+// recordResult records the result of a write for [Tree.Status], and reports failures and recoveries.
 func (t *Tree) recordResult(update Update, err error) {
 	t.mu.Lock()
 	i := slices.IndexFunc(t.results, func(o WriteResult) bool { return o.Path == update.Path })

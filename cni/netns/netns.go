@@ -86,9 +86,8 @@ func (d *Dir) prepareDir() error {
 	return nil
 }
 
-// Remove unmounts the network namespace with this name and removes its file. It also removes a file without a namespace,
-// which remains if a program is killed during [Dir.Create]. The kernel frees the namespace when no process uses it. It is no
-// error if the name does not exist.
+// Remove unmounts a network namespace and removes its file, which may lack a namespace after a killed [Dir.Create]. The
+// kernel frees the namespace when no process uses it. A missing name is no error.
 func (d *Dir) Remove(name string) error {
 	path := d.Path(name)
 	err := checkName(name)

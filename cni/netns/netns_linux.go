@@ -31,8 +31,7 @@ func Do(path string, fn func() error) error {
 	})
 }
 
-// runOnThread calls fn on its own thread, and waits for it. The function fn may move the thread to another network
-// namespace. The thread then returns to its previous namespace; if that fails, the thread ends.
+// runOnThread calls fn on its own thread, which fn may move to another network namespace, and waits for it.
 func runOnThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -46,7 +45,7 @@ func runOnThread(fn func() error) error {
 		}
 		defer unix.Close(home)
 		defer func() {
-			if unix.Setns(home, unix.CLONE_NEWNET) == nil {
+			if unix.Setns(home, unix.CLONE_NEWNET) == nil { // otherwise the thread ends
 				runtime.UnlockOSThread()
 			}
 		}()

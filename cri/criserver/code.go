@@ -28,8 +28,7 @@ func encodeStreamError(service any, stream grpc.ServerStream, _ *grpc.StreamServ
 	return encodeError(handle(service, stream))
 }
 
-// encodeError converts err to a gRPC status error, whose code identifies the error of package cri that err wraps. The
-// client, package remote, restores that error from the code. A nil err returns nil.
+// encodeError converts err to a gRPC status error, whose code tells the client the wrapped error of package cri.
 func encodeError(err error) error {
 	if err == nil {
 		return nil

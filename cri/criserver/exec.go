@@ -54,8 +54,7 @@ func (r *runtimeService) Attach(ctx context.Context, req *v1.AttachRequest) (*v1
 	return &v1.AttachResponse{Url: url}, nil
 }
 
-// checkSession returns an error if the server cannot serve this exec or attach session. If Options.Streamer serves sessions,
-// checkSession also checks the stream options, and that the container runs.
+// checkSession returns an error if the server cannot serve this exec or attach session.
 func (s *Server) checkSession(ctx context.Context, call, containerID string, opts cri.StreamOptions) error {
 	switch {
 	case s.streamer == nil:

@@ -49,22 +49,19 @@ func (x *idCache) replaceIDs(ids map[idKind]map[string]bool) {
 	x.ids, x.added = ids, 0
 }
 
-// addID caches the ID of a new sandbox or container. It does nothing before the first call of replaceIDs. After maxAdded
-// calls it empties the cache, so that IDs of removed objects do not accumulate.
+// addID caches the ID of a new sandbox or container, if the cache is filled.
 func (x *idCache) addID(kind idKind, id string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.added++; x.added > maxAdded {
-		x.ids = nil
+		x.ids = nil // so that IDs of removed objects do not accumulate
 	}
 	if x.ids != nil {
 		x.ids[kind][id] = true
 	}
 }
 
-// expandPrefixes is a gRPC interceptor that replaces abbreviated sandbox and container IDs in a request by the full IDs. If
-// several IDs begin with an abbreviated ID, the request fails. In the filter of a list request, such an ID stays
-// abbreviated, and the list is empty.
+// expandPrefixes is a gRPC interceptor that replaces abbreviated sandbox and container IDs in a request by the full IDs.
 func (s *Server) expandPrefixes(
 	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
@@ -92,9 +89,7 @@ func (s *Server) expandPrefixes(
 	return answer, err
 }
 
-// expandPrefix returns the full ID of the sandbox or container whose ID begins with prefix. If several IDs begin with
-// prefix, it returns an error. If no ID does, or the runtime cannot be listed, it returns prefix unchanged, and the runtime
-// then reports the unknown ID.
+// expandPrefix returns the full ID that begins with prefix, or an error if there are several.
 func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (string, error) {
 	if prefix == "" || s.idCache.contains(kind, prefix) {
 		return prefix, nil
@@ -103,6 +98,7 @@ func (s *Server) expandPrefix(ctx context.Context, kind idKind, prefix string) (
 	if err != nil {
 		return prefix, nil
 	}
+	// an unknown prefix is returned unchanged: the runtime reports it
 	ids := collectIDs(snapshot)
 	full, err := matchPrefix(kind, ids[kind], prefix)
 	s.idCache.replaceIDs(ids)
@@ -124,8 +120,7 @@ func collectIDs(snapshot cri.Snapshot) map[idKind]map[string]bool {
 	return ids
 }
 
-// matchPrefix returns the ID that begins with prefix. If no ID does, it returns prefix. If several IDs begin with prefix and
-// none equals it, matchPrefix returns an error.
+// matchPrefix returns the ID that begins with prefix, or prefix if there is none, or an error if there are several.
 func matchPrefix(kind idKind, ids map[string]bool, prefix string) (string, error) {
 	if ids[prefix] {
 		return prefix, nil
@@ -149,8 +144,7 @@ type idField struct {
 	id   *string
 }
 
-// idFields returns the fields of a request that contain the ID of an existing sandbox or container. For a request without
-// such fields it returns nil.
+// idFields returns the fields of a request that contain the ID of an existing sandbox or container.
 func idFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.StopPodSandboxRequest:

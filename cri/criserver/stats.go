@@ -65,8 +65,7 @@ func (s *Server) containerStats(ctx context.Context, sandboxID string) ([]cri.Co
 	return slices.DeleteFunc(slices.Clone(stats), func(c cri.ContainerStats) bool { return !inSandbox[c.ID] }), nil
 }
 
-// containerIDs returns the IDs of the containers in a sandbox, as a set. The caller uses it to select stats of containers,
-// which contain no sandbox ID.
+// containerIDs returns the set of the IDs of the containers in a sandbox. Stats of containers have no sandbox ID.
 func (s *Server) containerIDs(ctx context.Context, sandboxID string) (map[string]bool, error) {
 	snapshot, err := s.runtime.List(ctx)
 	if err != nil {

@@ -79,8 +79,7 @@ func (r *Runtime) recordCall(call Call) *Call {
 	return &call
 }
 
-// recordResult stores the error of a finished call in the record of the call, and wraps the error in a [cri.Error]. It does
-// nothing if *err is nil.
+// recordResult stores the error of a finished call in its record, and wraps it in a [cri.Error]. A nil error stays nil.
 func (r *Runtime) recordResult(call *Call, err *error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

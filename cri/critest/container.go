@@ -108,8 +108,7 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) (err error) {
 	return err
 }
 
-// startScript changes a created container to running and starts its script. It returns the running container and the
-// function Script.Started, which may be nil. The caller calls that function without holding r.mu.
+// startScript starts the script of a created container, and returns the hook Script.Started, to be called without r.mu.
 func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Container, hook func(cri.Container), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,9 +153,8 @@ func (r *Runtime) failStart(ctr *container, err error) error {
 	return err
 }
 
-// StopContainer sends the stop signal to the container. The container exits as Script.Stop specifies, or is killed after the
-// grace period. StopContainer returns when the container has exited. If ctx ends first, the kill is cancelled, but the
-// signal remains sent.
+// StopContainer sends the stop signal; the container exits as Script.Stop specifies, or is killed after the grace period. It
+// returns when the container has exited. If ctx ends first, the kill is canceled, but the signal remains sent.
 func (r *Runtime) StopContainer(ctx context.Context, id string, grace time.Duration) (err error) {
 	call := r.recordCall(Call{Op: "StopContainer", ID: id, Grace: grace})
 	defer r.recordResult(call, &err)

@@ -110,8 +110,7 @@ func (r *CRIO) addStopping(sandboxID string, n int) {
 	}
 }
 
-// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if sandboxID is empty. If
-// ctx ends first, it returns a [cri.Error] with op as the name of the call.
+// awaitStops waits until no StopContainer call is in progress in the sandbox, or in any sandbox if the ID is empty.
 func (r *CRIO) awaitStops(ctx context.Context, op, sandboxID string) error {
 	for {
 		r.mu.Lock()

@@ -67,9 +67,9 @@ func (r *Runtime) BreakStreams(err error) {
 	}
 }
 
-// publishEvent queues an event for all open streams. id is the ID of the sandbox or container that changed, and pod is its
-// pod. r.mu is held, so that events have the order of the changes.
+// publishEvent queues an event about a sandbox or container for all open streams.
 func (r *Runtime) publishEvent(t cri.EventType, id string, pod cri.PodIdentity) {
+	// r.mu is held, so that events have the order of the changes
 	if len(r.streams) == 0 {
 		return
 	}

@@ -49,8 +49,7 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 	return res, err
 }
 
-// registerExec registers a command that runs in the container with this ID, and returns the container. When the container
-// exits, the runtime calls cancel. If the container is not running, registerExec returns an error.
+// registerExec registers a command that runs in a container, so that the container's exit cancels it.
 func (r *Runtime) registerExec(id string, call *Call, cancel context.CancelFunc) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

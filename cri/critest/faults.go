@@ -126,8 +126,7 @@ func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)
 }
 
-// callWithFault calls the function fault or, if it is nil, the function call. Faults.Around may skip the call. op is the CRI
-// name of the call, and id the ID of its object.
+// callWithFault calls fault, or call if fault is nil. Faults.Around may skip the call.
 func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	fault func(context.Context, cri.Runtime, string) error, call func(context.Context, string) error,
 ) error {
@@ -140,8 +139,7 @@ func (f *Faults) callWithFault(ctx context.Context, op, id string,
 	return err
 }
 
-// callAround returns the result of the function call. If faults.Around is set, it may skip the call. op is the CRI name of
-// the call, and id the ID of its object.
+// callAround returns the result of call. Faults.Around may skip the call.
 func callAround[T any](ctx context.Context, faults *Faults, op, id string, call func() (T, error)) (result T, err error) {
 	if faults.Around == nil {
 		return call()

@@ -126,8 +126,7 @@ func (r *Runtime) storeImage(img cri.Image) {
 	r.images = append(r.images, img)
 }
 
-// imageForContainer returns the image that a new container uses. If the image is missing, it returns an error. If
-// Options.Images is not set, it adds a missing image instead. r.mu is held.
+// imageForContainer returns the image of a new container. If Options.Images is not set, it adds a missing image. r.mu is held.
 func (r *Runtime) imageForContainer(image cri.ImageSpec) (cri.Image, error) {
 	if i := r.findImage(image.Image); i >= 0 {
 		return r.images[i], nil

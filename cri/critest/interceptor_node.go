@@ -77,21 +77,18 @@ func (i *Interceptor) halfLatency(op, id string) time.Duration {
 	return max(i.Latency(op, id), 0) / 2
 }
 
-// interceptCall calls a method of the wrapped runtime. i.Latency delays the call, and i.Around can replace it. op is the CRI
-// name of the call, and id the ID of its object.
+// interceptCall calls a method of the wrapped runtime, which Latency delays and Around can replace.
 func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call func(context.Context, string) error) error {
 	_, err := interceptResult(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
 	return err
 }
 
-// interceptResultByID returns the result of a method of the wrapped runtime. interceptor.Latency delays the call, and
-// interceptor.Around can replace it. op is the CRI name of the call, and id the ID of its object.
+// interceptResultByID returns the result of a method of the wrapped runtime, which Latency delays and Around can replace.
 func interceptResultByID[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
 	return interceptResult(ctx, interceptor, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
-// interceptResult returns the result of a method of the wrapped runtime. interceptor.Latency delays the call, and
-// interceptor.Around can replace it. op is the CRI name of the call, and id the ID of its object.
+// interceptResult returns the result of a method of the wrapped runtime, which Latency delays and Around can replace.
 func interceptResult[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
 	// Buffered, because Around may return before it has made the call: the result is then dropped.
 	result := make(chan T, 1)

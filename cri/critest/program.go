@@ -47,13 +47,13 @@ func ignoresTERM() program {
 	}
 }
 
-// killsItself returns a program that sends itself the signal with number n. It must share the host's PID namespace: as
-// process 1 of its own namespace it would not receive signals from inside.
-func killsItself(n int) program {
+// killsItself returns a program that sends itself the signal. It must share the host's PID namespace.
+func killsItself(signal int) program {
 	return program{
+		// process 1 of a PID namespace does not receive signals from inside
 		name:  "signals",
 		shell: `kill -"$1" $$; sleep 60`,
-		args:  []string{strconv.Itoa(n)},
+		args:  []string{strconv.Itoa(signal)},
 	}
 }
 
@@ -73,8 +73,8 @@ func printsNumbers() program {
 	}
 }
 
-// printsLines returns a program that prints test lines: lines to stdout and stderr, an empty line, an environment variable, and a
-// line so long that runtimes split it into several log entries.
+// printsLines returns a program that prints test lines to stdout and stderr, one of which runtimes split into several log
+// entries.
 func printsLines() program {
 	return program{
 		name:  "prints",
@@ -98,13 +98,13 @@ func runsForever(mark string) program {
 	return program{name: "lingers", shell: `while :; do sleep 1; done`, args: []string{mark}}
 }
 
-// findsProcess returns a command for ExecSync that succeeds if a process has the text mark in its command line. The command
-// itself does not match, because its own command line contains the text as a pattern with brackets.
+// findsProcess returns a command for ExecSync that succeeds if a process has the text in its command line.
 func findsProcess(mark string) program {
 	return program{
 		name:  "finds",
 		shell: `grep -qs "$1" /proc/[0-9]*/cmdline`,
-		args:  []string{"[" + mark[:1] + "]" + mark[1:]},
+		// a pattern that does not match its own command line
+		args: []string{"[" + mark[:1] + "]" + mark[1:]},
 	}
 }
 
@@ -156,8 +156,7 @@ func suiteExec(ctx context.Context, cmd []string) (cri.ExecResult, error) {
 	return cri.ExecResult{}, nil
 }
 
-// suiteProgram returns the name of the suite program in a command line that program.argv built. The function arg returns the
-// argument with a number, counted from 1, or "" if it is missing. If argv is too short, the name is empty and arg is nil.
+// suiteProgram returns the name and arguments, counted from 1, of the suite program in a command line of program.argv.
 func suiteProgram(argv []string) (name string, arg func(int) string) {
 	if len(argv) < 4 {
 		return "", nil

@@ -130,8 +130,8 @@ func (r *Runtime) ListPod(ctx context.Context, uid string) (p cri.Pod, err error
 	return r.podObjects(cri.PodIdentity{UID: uid}), nil
 }
 
-// Container returns a container, and false if it does not exist. ref is a container ID, or "pod/container" for the newest
-// container with that name. In that form, pod is the name or UID of the pod. The call is not recorded in Calls.
+// Container returns a container by its ID, or by "pod/container" for the newest container with that name in the pod with
+// that name or UID. It returns false if there is none. The call is not recorded in Calls.
 func (r *Runtime) Container(ref string) (cri.Container, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,8 +217,7 @@ func (r *Runtime) podObjects(id cri.PodIdentity) cri.Pod {
 	return p
 }
 
-// newID returns an unused ID, which consists of the words joined by dashes. If that ID was used before, newID appends a
-// number. r.mu is held.
+// newID returns an unused ID of words joined by dashes, with a number if necessary. r.mu is held.
 func (r *Runtime) newID(words ...string) string {
 	for {
 		id := strings.Join(words, "-")

@@ -122,10 +122,10 @@ func (r *Runtime) setNotReady(sb *sandbox) {
 	}
 }
 
-// allocateAddr returns a free address of the pod range: the next free address after the last result. At the end of the range
-// it starts over, so that a released address is reused late. r.mu is held.
+// allocateAddr returns the next free address of the pod range. r.mu is held.
 func (r *Runtime) allocateAddr() (netip.Addr, error) {
 	first := r.opts.PodCIDR.Masked().Addr().Next()
+	// after the last result, so that a released address is reused late
 	addr := r.lastAddr
 	for range len(r.addrs) + 1 {
 		if addr = addr.Next(); !r.opts.PodCIDR.Contains(addr) {

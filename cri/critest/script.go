@@ -110,8 +110,7 @@ func (e Exit) reasonOrDefault() string {
 	}
 }
 
-// exitOnSignal returns the exit of a container after the stop signal. It is s.Stop or, if that is nil, an exit with code 128
-// plus the number of the signal.
+// exitOnSignal returns the exit after a stop signal: s.Stop, or exit code 128 plus the number of the signal.
 func (s Script) exitOnSignal(sig cri.Signal) Exit {
 	if s.Stop != nil {
 		return *s.Stop

@@ -76,9 +76,8 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri
 	return err
 }
 
-// runSession calls the function play with the script of a running container, and records the call as op. When the container
-// exits, it cancels the context of play and returns true.
-func (r *Runtime) runSession(ctx context.Context, op, id string, play func(context.Context, Script) error) (ended bool, err error) {
+// runSession calls play with the script of a running container. The container's exit cancels the context of play.
+func (r *Runtime) runSession(ctx context.Context, op, id string, play func(context.Context, Script) error) (exited bool, err error) {
 	call := r.recordCall(Call{Op: op, ID: id})
 	defer r.recordResult(call, &err)
 	if ctx.Err() != nil {

@@ -62,8 +62,7 @@ func (f *SessionFaults) RunPortForward(ctx context.Context, sandboxID string, po
 	})
 }
 
-// runSession calls the function session, unless f.Around skips the call. The context of the function ends when the session
-// breaks. The function gets a sessionFault with the latency and the byte limit of the streams.
+// runSession calls session with the faults to apply, unless f.Around skips it. Its context ends when the session breaks.
 func (f *SessionFaults) runSession(ctx context.Context, op, id string, session func(context.Context, *sessionFault) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -103,9 +102,9 @@ type sessionFault struct {
 	breakSession func()
 }
 
-// takeBytes takes n bytes from the byte limit of the session. It returns the number of bytes that may be transferred, and an
-// error if that is less than n. At the limit it breaks the session.
-func (l *sessionFault) takeBytes(n int) (int, error) {
+// takeBytes takes n bytes from the byte limit of the session, and returns how many may be transferred. At the limit it breaks the
+// session.
+func (l *sessionFault) takeBytes(n int) (allowed int, err error) {
 	for {
 		left := l.remaining.Load()
 		if left < 0 {

@@ -44,8 +44,7 @@ func (t *sessionTestCase) startEchoServer() int32 {
 	return int32(l.Addr().(*net.TCPAddr).Port)
 }
 
-// startForward calls RunPortForward for a port in a goroutine. It returns the client's end of the connection, and a channel that
-// receives the error of RunPortForward.
+// startForward calls RunPortForward in a goroutine, and returns the client's end of the connection and its error.
 func (t *sessionTestCase) startForward(port int32) (client net.Conn, done chan error) {
 	client, conn := net.Pipe()
 	done = make(chan error, 1)

@@ -125,8 +125,7 @@ func writeString(w io.Writer, words string) {
 	}
 }
 
-// awaitTerminalSize waits until the client sets terminalSize, and reports whether the session has a TTY. It returns false if
-// ctx ends or session.Resize is closed first.
+// awaitTerminalSize waits until the client sets terminalSize, and reports whether it did and the session has a TTY.
 func awaitTerminalSize(ctx context.Context, session cri.Session) bool {
 	for {
 		select {

@@ -115,8 +115,7 @@ func newSessionTestCase(t *testing.T, fixture SessionFixture) *sessionTestCase {
 	return tr
 }
 
-// startContainer starts a container that runs prog, and returns its ID. The function change may modify the config before the
-// container is created; it may be nil. The container is removed with the sandbox of the test.
+// startContainer starts a container that runs prog, and returns its ID. change may modify the config, or be nil.
 func (t *sessionTestCase) startContainer(prog sessionProgram, change func(*cri.ContainerConfig)) string {
 	t.Helper()
 	c := &cri.ContainerConfig{

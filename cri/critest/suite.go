@@ -33,9 +33,9 @@ type Fixture struct {
 	Adjust func(sandbox *cri.SandboxConfig, container *cri.ContainerConfig)
 }
 
-// TestRuntime checks a runtime against the documentation of package cri. It takes well under a minute on a real runtime, runs up
-// to 20 sandboxes at a time, and removes its pods at the end. A failure quotes the sentence of the documentation that is
-// violated. Tests of optional interfaces that the runtime does not implement are skipped.
+// TestRuntime checks a runtime against the documentation of package cri. A failure quotes the violated sentence. It takes less
+// than a minute on a real runtime, runs up to 20 sandboxes at a time, and removes its pods. Tests of optional interfaces that
+// the runtime lacks are skipped.
 func TestRuntime(t *testing.T, fixture Fixture) {
 	if fixture.Shell == "" {
 		fixture.Shell = "/bin/sh"

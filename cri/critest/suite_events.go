@@ -23,8 +23,7 @@ type eventWatch struct {
 	callbackErr error // error that the callback returns from now on
 }
 
-// watchEvents opens an event stream and returns when it delivers events. Nothing signals that a stream is open, so watchEvents
-// runs and removes sandboxes until it receives an event of one.
+// watchEvents opens an event stream and returns when it delivers events.
 func (t *testCase) watchEvents() *eventWatch {
 	streamer, ok := t.rt.(cri.EventStreamer)
 	if !ok {
@@ -38,6 +37,7 @@ func (t *testCase) watchEvents() *eventWatch {
 		cancel()
 		wg.Wait()
 	})
+	// nothing signals that a stream is open, so sandboxes run until one yields an event
 	w.awaitCanary()
 	return w
 }
@@ -73,8 +73,7 @@ func (w *eventWatch) findEvent(id string, typ cri.EventType) (cri.Event, bool) {
 	return cri.Event{}, false
 }
 
-// awaitEvent waits for an event of this type for the object with this ID. It checks that the pod of the event is the pod of
-// config.
+// awaitEvent waits for an event of this type for an object, and checks the pod of the event.
 func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.EventType) {
 	w.t.Helper()
 	w.t.Until(ruleEvents, func() (bool, string) {
@@ -86,14 +85,14 @@ func (w *eventWatch) awaitEvent(config *cri.SandboxConfig, id string, typ cri.Ev
 	})
 }
 
-// eventsOrder tests that each change of a sandbox or container yields its event. It waits for each event before the next
-// change. A runtime may omit EventCreated.
+// eventsOrder tests that each change of a sandbox or container yields its event.
 func eventsOrder(t *testCase) {
 	w := t.watchEvents()
 	s := t.newPodConfig()
 	sandbox := t.runSandbox(s)
 	w.awaitEvent(s, sandbox, cri.EventStarted)
 	id := t.createContainer(sandbox, s, t.newContainerConfig(s, "main", exitsOnTERM(0)))
+	// a runtime may omit EventCreated
 	_, early := w.findEvent(id, cri.EventStarted)
 	t.Hold(!early, ruleEvents, "event started of a container that was only created")
 	t.Succeed(t.rt.StartContainer(t.ctx, id), ruleStart, "StartContainer")

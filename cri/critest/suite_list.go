@@ -42,8 +42,7 @@ func listFields(t *testCase) {
 	t.Hold(t.f.Image == "" || c.ImageRef != "", ruleList, "the container has no ImageRef")
 }
 
-// requireEntries fails the test unless the map got contains all entries of want. got may have more entries, which the
-// runtime added. The failure calls the map subject.
+// requireEntries fails the test unless the map got contains all entries of want. The failure calls the map subject.
 func (t *testCase) requireEntries(subject string, got, want map[string]string) {
 	t.Helper()
 	for key, value := range want {
@@ -109,8 +108,7 @@ func listManyAtOnce(t *testCase) {
 	t.Succeed(errors.Join(errs...), ruleConcurrent, "pods made and removed at the same time")
 }
 
-// runPodLifecycle creates, starts, stops and removes a pod with this config. It returns the first error. It does not fail
-// the test, because it runs in its own goroutine.
+// runPodLifecycle creates, starts, stops and removes a pod. It returns errors, because it runs in its own goroutine.
 func (t *testCase) runPodLifecycle(config *cri.SandboxConfig) error {
 	sandbox, err := t.tryRunSandbox(config)
 	if err != nil {

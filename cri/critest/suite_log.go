@@ -129,8 +129,7 @@ func (t *testCase) awaitLines(path string, want int) {
 	})
 }
 
-// readLog parses the content of a CRI log file, and returns the output of each stream. It returns an error for a line that
-// violates the format, or whose time is in the future or before begin.
+// readLog parses a CRI log file, checks its format and times, and returns the output of each stream.
 func readLog(log string, begin time.Time) (map[string]string, error) {
 	streams := map[string]string{}
 	for n, line := range strings.Split(strings.TrimSuffix(log, "\n"), "\n") {

@@ -69,8 +69,7 @@ func sandboxName(t *testCase) {
 	t.Hold(again != id, ruleRunSandbox, "a new sandbox has the ID of a removed one")
 }
 
-// requireNameTaken checks the results of a create call that used the name of an existing object. It fails the test unless
-// the call returned id, the ID of that object, or ErrAlreadyExists. The failure quotes call.
+// requireNameTaken fails the test unless a create call with a used name returned that object's ID or ErrAlreadyExists.
 func (t *testCase) requireNameTaken(got, id string, err error, call string) {
 	t.Helper()
 	if err == nil {

@@ -47,10 +47,10 @@ func newTestCase(t *testing.T, fixture Fixture) *testCase {
 	return tr
 }
 
-// reopenRuntime replaces the runtime under test by the result of Fixture.Reopen. At the end of the test, the pods are removed
-// before that runtime is closed.
+// reopenRuntime replaces the runtime under test by the result of Fixture.Reopen.
 func (t *testCase) reopenRuntime() {
 	t.rt = t.f.Reopen(t.T, t.rt)
+	// before that runtime is closed
 	t.Cleanup(t.removePods)
 }
 

@@ -82,8 +82,7 @@ func (n *ConformanceNode) Start(ctx context.Context, enforced func()) error {
 	return errors.Join(err, n.m.qosContainerManager.UpdateCgroups(logger))
 }
 
-// startClasses creates the cgroups of the QoS classes. It uses a second manager and stops the update loop of that manager.
-// All later calls use n.m.qosContainerManager.
+// startClasses creates the cgroups of the QoS classes, with a second manager whose update loop it stops.
 func (n *ConformanceNode) startClasses(ctx context.Context) error {
 	classes, err := NewQOSContainerManager(nil, n.m.cgroupRoot, n.m.NodeConfig, n.m.cgroupManager)
 	if err != nil {

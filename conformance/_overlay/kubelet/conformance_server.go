@@ -21,9 +21,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 )
 
-// ConformanceHost returns the backend of the kubelet's HTTP server. It has the API objects pods, and the pods running in the
-// runtime. The map files contains paths of container logs by container ID; nodeLogs is the directory of the node's logs. A
-// session such as exec fails with an error that describes the request to the runtime.
+// ConformanceHost returns the backend of the kubelet's HTTP server, for these API objects and running pods. files has the
+// paths of container logs by container ID. A session such as exec fails with an error that describes the request to the
+// runtime.
 func ConformanceHost(pods []*v1.Pod, running []*kubecontainer.Pod, files map[string]string, nodeLogs string) server.HostInterface {
 	fake := &conformanceRuntime{running: running, files: files}
 	kl := &Kubelet{

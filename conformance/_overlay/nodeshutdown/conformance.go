@@ -25,9 +25,9 @@ type ConformanceGroup struct {
 	Pods     []string
 }
 
-// ConformanceGroups returns the groups of pods that the kubelet terminates one after the other at a node shutdown. It also
-// returns the grace period of each pod in seconds, by pod name. list contains the grace periods by pod priority. If list is
-// empty, the kubelet uses the older settings shutdownGracePeriod (total) and shutdownGracePeriodCriticalPods (critical).
+// ConformanceGroups returns the groups of pods that the kubelet terminates in turn at a node shutdown, and the grace period of
+// each pod in seconds, by name. list has the grace periods by priority; if it is empty, total and critical are
+// shutdownGracePeriod and shutdownGracePeriodCriticalPods.
 func ConformanceGroups(ctx context.Context, list []kubeletconfig.ShutdownGracePeriodByPodPriority, total, critical time.Duration, pods []*v1.Pod) ([]ConformanceGroup, map[string]int64) {
 	var mu sync.Mutex
 	var killed sync.WaitGroup

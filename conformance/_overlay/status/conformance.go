@@ -10,9 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceAccept passes a new status of pod to a status manager whose previous status of the pod is before. kept is the
-// status that the manager compares and stores. changed reports whether kept differs from before. If the manager rejects the
-// new status, ok is false.
+// ConformanceAccept passes a new status of a pod to the kubelet's status manager. kept is the status that the manager stores,
+// and changed whether it differs from before. ok is false if the manager rejects the status.
 func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodStatus, changed, ok bool) {
 	m := &manager{
 		podStatuses:      map[types.UID]versionedPodStatus{pod.UID: {status: before}},
@@ -28,8 +27,8 @@ func ConformanceAccept(pod *v1.Pod, before, status v1.PodStatus) (kept v1.PodSta
 	return m.podStatuses[pod.UID].status, changed, true
 }
 
-// ConformanceMerge returns the status that the kubelet sends to the API server. It merges status, which the kubelet has
-// computed, into the status of the API server. If mayRun is true, a container of pod may still run. It calls mergePodStatus.
+// ConformanceMerge returns the status that the kubelet sends to the API server: the computed status, merged into the server's.
+// If mayRun is true, a container may still run. It calls mergePodStatus.
 func ConformanceMerge(pod *v1.Pod, server, status v1.PodStatus, mayRun bool) v1.PodStatus {
 	return mergePodStatus(pod, server, status, mayRun)
 }
