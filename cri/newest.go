@@ -55,8 +55,7 @@ func (c *Container) newerThan(other *Container) bool {
 	return c.CreatedAt.After(other.CreatedAt)
 }
 
-// ranWhenCreated reports whether c was running when another instance, late, was created: c still runs, or has exited later.
-// It returns false if late is no longer in state created.
+// ranWhenCreated reports whether c was running when another instance was created that is still in state created.
 func (c *Container) ranWhenCreated(late *Container) bool {
 	if late.State != ContainerCreated || late.CreatedAt.IsZero() {
 		return false

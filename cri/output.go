@@ -8,9 +8,9 @@ import "context"
 // maxOutputKey is the context key of the limit of [WithMaxOutput].
 type maxOutputKey struct{}
 
-// WithMaxOutput returns a context that limits the output of [Execer].ExecSync to this number of bytes. If a command exceeds the
-// limit, a runtime that receives all output in one message, such as package remote, returns an error. A runtime that reads the
-// output as a stream, such as package process, truncates stdout and stderr.
+// WithMaxOutput returns a context that limits the output of [Execer].ExecSync to this number of bytes. Beyond it, a runtime
+// that receives the output as one message, such as package remote, returns an error. A runtime that reads a stream, such as
+// package process, truncates stdout and stderr.
 func WithMaxOutput(ctx context.Context, bytes int) context.Context {
 	return context.WithValue(ctx, maxOutputKey{}, bytes)
 }

@@ -138,8 +138,7 @@ func (t *testCase) namespaceOptions() cri.NamespaceOptions {
 	return n
 }
 
-// tryRunSandbox runs a sandbox and returns the error of RunSandbox. First it lets Fixture.Adjust change config, and creates
-// the log directory. The sandbox is removed at the end of the test.
+// tryRunSandbox runs a sandbox and returns the error of RunSandbox. The sandbox is removed at the end of the test.
 func (t *testCase) tryRunSandbox(config *cri.SandboxConfig) (id string, err error) {
 	if t.f.Adjust != nil {
 		t.f.Adjust(config, nil)
@@ -186,12 +185,11 @@ func (t *testCase) tryCreateContainer(sandbox string, sandboxConfig *cri.Sandbox
 	return id, err
 }
 
-// checkConfigUnchanged runs the function call and returns its error. It fails the test if the function has modified cfg. It
-// does not stop the test at once, because some calls are made outside the goroutine of the test.
+// checkConfigUnchanged returns the error of call, and fails the test if call has modified the config.
 func (t *testCase) checkConfigUnchanged(cfg any, call func() error) error {
 	before, err := json.Marshal(cfg)
 	if err != nil {
-		t.Errorf("marshal config: %v", err)
+		t.Errorf("marshal config: %v", err) // not Fatalf: some calls are made outside the goroutine of the test
 	}
 	defer func() {
 		if after, _ := json.Marshal(cfg); !bytes.Equal(before, after) {
@@ -256,8 +254,7 @@ func (t *testCase) listPod(uid string) cri.Pod {
 	return snap.Pod(uid)
 }
 
-// findContainer returns the container that List reports for this ID, and false if there is none. If the runtime implements
-// Inspector, the result has no details.
+// findContainer returns the container that List reports for this ID. Of an Inspector, it has no details.
 func (t *testCase) findContainer(id string) (cri.Container, bool) {
 	t.Helper()
 	snap, err := t.rt.List(t.ctx)

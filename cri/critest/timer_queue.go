@@ -21,8 +21,7 @@ type timerEvent struct {
 	run func() // called with Runtime.mu held
 }
 
-// schedule queues a call of the function do after the delay. The function runs with r.mu held. A delay of Never queues
-// nothing. The caller holds r.mu.
+// schedule queues a call of do after the delay, with r.mu held; Never queues nothing. The caller holds r.mu.
 func (r *Runtime) schedule(delay time.Duration, do func()) {
 	if delay == Never {
 		return

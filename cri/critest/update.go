@@ -45,8 +45,8 @@ func (r *Runtime) UpdateSandbox(ctx context.Context, id string, _, _ *cri.Resour
 	return nil
 }
 
-// mergeResources returns a copy of old into which the non-zero fields of change are copied. It does not modify old, because
-// earlier lists refer to it.
+// mergeResources returns a copy of old with the non-zero fields of change. It does not modify old, because earlier lists
+// refer to it.
 func mergeResources(old, change *cri.Resources) *cri.Resources {
 	if old == nil || change == nil {
 		return cloneResources(cmp.Or(change, old))

@@ -61,9 +61,8 @@ func (c *logChain) closeFiles() {
 	}
 }
 
-// openFirst opens the first file to read. Without IncludeRotated this is the current file. With IncludeRotated it is the
-// oldest rotated file or, if TailLines is set, the file in which the last TailLines lines start. openFirst skips the lines
-// before these lines.
+// openFirst opens the first file to read: the current file, or with IncludeRotated the oldest file or that of the first tail
+// line.
 func (c *logChain) openFirst(ctx context.Context) error {
 	found, err := listRotated(c.path)
 	if err != nil {
@@ -88,6 +87,7 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// skip the lines before the last TailLines lines
 	start, err := tailStart(c.file, info.Size(), c.o.tailLines())
 	if err != nil {
 		return fmt.Errorf("find the last %d lines of log %s: %w", c.o.tailLines(), c.path, err)
@@ -96,8 +96,7 @@ func (c *logChain) openFirst(ctx context.Context) error {
 	return err
 }
 
-// openAfter opens the oldest rotated file whose key, the time in the file name, is after previousKey. If there is none, it
-// opens the current file.
+// openAfter opens the oldest rotated file after the one with the previous key, or else the current file.
 func (c *logChain) openAfter(previousKey string) error {
 	for {
 		found, err := listRotated(c.path)
@@ -126,8 +125,7 @@ func (c *logChain) openAfter(previousKey string) error {
 	}
 }
 
-// openFile opens the next file to read, and closes the open file. rotated is the parsed name of a rotated file; for the
-// current file it is empty. previousKey is the key of the rotated file before the opened file.
+// openFile opens the next file to read, and closes the open file. For the current file, rotated is empty.
 func (c *logChain) openFile(path string, rotated rotatedFile, previousKey string) error {
 	file, err := openRegular(path)
 	if err != nil {
@@ -149,9 +147,8 @@ func (c *logChain) openFile(path string, rotated rotatedFile, previousKey string
 	return nil
 }
 
-// awaitData is called at the end of the open file. It returns true if the file can no longer grow. Otherwise it waits until the
-// file may have changed, and returns false.
-func (c *logChain) awaitData(ctx context.Context) (bool, error) {
+// awaitData waits at the end of the open file until it may have changed. It returns true if the file can no longer grow.
+func (c *logChain) awaitData(ctx context.Context) (complete bool, err error) {
 	if c.key == "" {
 		if !c.o.Follow {
 			return true, nil
@@ -173,15 +170,14 @@ func (c *logChain) awaitData(ctx context.Context) (bool, error) {
 	return false, c.awaitContainer(ctx)
 }
 
-// awaitContainer waits until the current file may have grown. It calls ReadOptions.Running, at most once a second. If the
-// container has exited, it returns at once, so that the caller reads the remaining output.
+// awaitContainer waits until the current file may have grown, or the container has exited.
 func (c *logChain) awaitContainer(ctx context.Context) error {
 	if !c.watchTried {
 		c.watchTried = true
 		c.watch, _ = c.watcher().watchDir(filepath.Dir(c.path)) // without a watch the file is polled
 		return nil                                              // a change may have preceded the watch
 	}
-	if time.Since(c.lastRunningCheck) >= pollPeriod {
+	if time.Since(c.lastRunningCheck) >= pollPeriod { // at most once a second
 		running, err := c.isRunning(ctx)
 		if !running {
 			c.containerExited, c.runningErr = true, err
@@ -200,8 +196,7 @@ func (c *logChain) watcher() *Watcher {
 	return &Watcher{}
 }
 
-// openNext opens the file that follows the open file. If the container has not yet a new current file, openNext waits for
-// it. At the end of the log it returns errLogEnd, or the error of ReadOptions.Running if that ended the read.
+// openNext opens the file that follows the open file, perhaps after a wait. At the end of the log it returns errLogEnd.
 func (c *logChain) openNext(ctx context.Context) error {
 	if c.key != "" {
 		err := c.openAfter(c.key)
@@ -213,7 +208,7 @@ func (c *logChain) openNext(ctx context.Context) error {
 		}
 	}
 	if c.runningErr != nil {
-		return c.runningErr
+		return c.runningErr // of ReadOptions.Running, which has ended the read
 	}
 	return errLogEnd
 }
@@ -231,9 +226,9 @@ func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	return running && err == nil, err
 }
 
-// locateFile sets c.key if the open file, which was the current file, has been renamed by a rotation. If the file was
-// truncated instead, locateFile returns true, and reading continues at the start of the file.
-func (c *logChain) locateFile() (cut bool, err error) {
+// locateFile sets c.key if a rotation has renamed the open file. It returns true if the file was truncated instead, and rewinds
+// it.
+func (c *logChain) locateFile() (truncated bool, err error) {
 	opened, err := c.file.Stat()
 	if err != nil {
 		return false, err
@@ -270,10 +265,10 @@ func (c *logChain) locateFile() (cut bool, err error) {
 	return false, nil
 }
 
-// rewindTruncated detects that the open file was truncated, as by a rotation that copies the log: the file is then shorter
-// than the part already read. In this case it seeks to the start of the file and returns true.
-func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
+// rewindTruncated reports whether the open file was truncated, and if so seeks to its start.
+func (c *logChain) rewindTruncated(info fs.FileInfo) (truncated bool, err error) {
 	at, err := c.file.Seek(0, io.SeekCurrent)
+	// a truncated file, as by a rotation that copies the log, is shorter than the part already read
 	if err != nil || info.Size() >= at {
 		return false, err
 	}
@@ -282,8 +277,7 @@ func (c *logChain) rewindTruncated(info fs.FileInfo) (cut bool, err error) {
 	return true, err
 }
 
-// settleDelay returns how long the reader must wait for more output in a renamed file before it opens the next file. Zero or less
-// means that it need not wait.
+// settleDelay returns how long to wait for more output in a renamed file before the next file is opened.
 func (c *logChain) settleDelay() (time.Duration, error) {
 	if !c.o.Follow {
 		return 0, nil

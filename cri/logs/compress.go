@@ -63,8 +63,7 @@ func (k *logKeeper) awaitQuiet(ctx context.Context) bool {
 	}
 }
 
-// compressDue deletes stale files and compresses all files that need it, one at a time. It lists the directory before each file,
-// because the log may be rotated during a compression.
+// compressDue deletes stale files and compresses all files that need it, one at a time.
 func (k *logKeeper) compressDue(ctx context.Context) error {
 	select {
 	case k.r.compressing <- struct{}{}:
@@ -73,6 +72,7 @@ func (k *logKeeper) compressDue(ctx context.Context) error {
 		return ctx.Err()
 	}
 	for ctx.Err() == nil {
+		// for each file, because the log may be rotated during a compression
 		dir, err := readDir(k.dir)
 		if err != nil {
 			return err
@@ -126,8 +126,7 @@ func (k *logKeeper) setCompressing(name string, stop context.CancelFunc) {
 	k.compressing, k.stopCompression = name, stop
 }
 
-// gzipFile compresses the file at path to the file at compressedPath, removes the original, and returns the compressed size.
-// The compressed file appears only when it is complete and synced to disk.
+// gzipFile compresses a file, removes the original, and returns the compressed size.
 func (k *logKeeper) gzipFile(ctx context.Context, path, compressedPath string) (size int64, err error) {
 	source, info, err := openNoFollow(path)
 	if err != nil {
@@ -151,6 +150,7 @@ func (k *logKeeper) gzipFile(ctx context.Context, path, compressedPath string) (
 	if err := errors.Join(z.Close(), k.checkBudget(), target.Sync(), target.Close(), ctx.Err()); err != nil {
 		return 0, err
 	}
+	// the compressed file appears only when it is complete and synced to disk
 	if err := os.Rename(target.Name(), compressedPath); err != nil {
 		return 0, err
 	}

@@ -77,9 +77,8 @@ func (d *dirWatch) closeWatch() {
 	w.closeUnused()
 }
 
-// awaitEvent waits until the directory has changed since the last call, or until the time limit has passed. In both cases it
-// returns nil. If ctx ends first, it returns ctx.Err(). One of the waiting goroutines reads the inotify events for all of
-// them.
+// awaitEvent waits until the directory has changed since the last call, or the time limit has passed. If ctx ends, it returns
+// ctx.Err().
 func (d *dirWatch) awaitEvent(ctx context.Context, limit time.Duration) error {
 	end := time.Now().Add(limit)
 	timer := time.NewTimer(limit)
@@ -91,14 +90,13 @@ func (d *dirWatch) awaitEvent(ctx context.Context, limit time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case d.reading <- struct{}{}:
+	case d.reading <- struct{}{}: // one goroutine reads the events for all
 		defer func() { <-d.reading }()
 		return d.readQueue(ctx, end)
 	}
 }
 
-// readQueue reads inotify events and wakes the watches of the changed directories. It returns after an event for the
-// directory of d, and at the time end.
+// readQueue reads inotify events, and wakes the watches of changed directories, until this directory changes or the time end.
 func (d *dirWatch) readQueue(ctx context.Context, end time.Time) error {
 	if err := d.queue.file.SetReadDeadline(end); err != nil {
 		return err

@@ -75,12 +75,7 @@ func (f Format) Parse(line []byte) (Entry, error) {
 	return Entry{}, ErrUnknownFormat
 }
 
-// parseCRI parses a line of the CRI log format, such as
-//
-//	2026-01-02T15:04:05.000000006Z stdout F hello
-//
-// The third field contains tags, separated by colons. If the first tag is P, the next entry of the stream continues the line. If
-// it is F, the line ends. Other tags are ignored.
+// parseCRI parses a line of the CRI log format, such as "2026-01-02T15:04:05.000000006Z stdout F hello".
 func parseCRI(line []byte) (Entry, error) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {
@@ -99,6 +94,7 @@ func parseCRI(line []byte) (Entry, error) {
 	if !ok {
 		return Entry{}, errTag
 	}
+	// after tag P, the next entry of the stream continues the line; F ends it, and other tags are ignored
 	if len(tags) > 0 && tags[0] == 'P' && (len(tags) == 1 || tags[1] == ':') {
 		content = bytes.TrimSuffix(content, []byte{'\n'})
 	}

@@ -32,8 +32,7 @@ func openFileWatch() (*fileWatch, error) {
 	return &fileWatch{queue: queue, armed: make(map[int]chan struct{})}, nil
 }
 
-// awaitWrite registers a request to be notified of the next write to the file at path. The channel fired of the request is
-// closed at that write. awaitWrite does not block.
+// awaitWrite returns a request whose channel fired is closed at the next write to the file.
 func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

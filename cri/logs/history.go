@@ -9,8 +9,7 @@ import (
 	"io"
 )
 
-// findTail finds the start of the last TailLines lines of the log. It stores the key of the file that contains the start in
-// tailKey. It stores the number of lines before the start in that file in skipLines.
+// findTail finds the start of the last TailLines lines of the log, as a file and the number of lines before the start.
 func (c *logChain) findTail(ctx context.Context) error {
 	n := c.o.tailLines()
 	if n < 0 {

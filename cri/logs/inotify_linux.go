@@ -31,8 +31,8 @@ func openInotify() (*inotifyQueue, error) {
 	return &inotifyQueue{fd: fd, file: os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-// addWatch watches the file or directory at path for the events in mask, and returns the inotify watch descriptor. It must
-// not be called after closeFile.
+// addWatch watches a file or directory for these events, and returns the watch descriptor. It must not be called after
+// closeFile.
 func (n *inotifyQueue) addWatch(path string, mask uint32) (int, error) {
 	watch, err := unix.InotifyAddWatch(n.fd, path, mask)
 	if err != nil {

@@ -79,9 +79,9 @@ func (k *logKeeper) run(ctx context.Context) {
 	}
 }
 
-// checkLog rotates the log if it has reached its maximum size. It returns the delay until the next check, and a channel that
-// is closed when the container writes. The channel is nil if writes are not watched.
-func (k *logKeeper) checkLog(ctx context.Context) (time.Duration, <-chan struct{}) {
+// checkLog rotates the log if it is too large. It returns the delay until the next check, and a channel that a write closes,
+// or nil.
+func (k *logKeeper) checkLog(ctx context.Context) (recheck time.Duration, written <-chan struct{}) {
 	select {
 	case <-k.armed.fired:
 		k.armed, k.lastSize = fileWatchRequest{}, -1

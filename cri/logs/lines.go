@@ -23,8 +23,7 @@ type lineReader struct {
 	skippingLong bool // inside a line longer than maxLine
 }
 
-// nextLine returns the next line, including its newline. The line is valid until the next call. At the end of the file it returns
-// io.EOF, and may be called again when the file has grown. A line that is too long yields its first part and errLong.
+// nextLine returns the next line with its newline, which is valid until the next call. A long line yields its start and errLong.
 func (l *lineReader) nextLine() ([]byte, error) {
 	for {
 		if i := bytes.IndexByte(l.buf[l.searched:l.end], '\n'); i >= 0 {
@@ -49,17 +48,16 @@ func (l *lineReader) nextLine() ([]byte, error) {
 		n, err := l.source.Read(l.buf[l.end:])
 		l.end += n
 		if n == 0 && err != nil {
-			return nil, err
+			return nil, err // after io.EOF it may be called again
 		}
 	}
 }
 
-// takeUnfinished returns the buffered text after the last newline, and empties the buffer. It returns nil in the middle of a line
-// that is too long.
+// takeUnfinished returns the buffered text after the last newline, and empties the buffer.
 func (l *lineReader) takeUnfinished() []byte {
 	rest := l.buf[l.start:l.end]
 	if l.skippingLong {
-		rest = nil
+		rest = nil // within a long line
 	}
 	l.dropBuffered()
 	return rest

@@ -31,9 +31,8 @@ type rotatedFile struct {
 	suffix string // empty, compressedSuffix or temporarySuffix
 }
 
-// parseName parses the name of a file that was rotated from the log with this name. It returns false for every name that
-// nextKey cannot have generated, so that files of other programs are never touched.
-func parseName(log, name string) (rotatedFile, bool) {
+// parseName parses the name of a file that was rotated from this log. ok is false for files of other programs.
+func parseName(log, name string) (parsed rotatedFile, ok bool) {
 	key, ok := strings.CutPrefix(name, log+".")
 	if !ok {
 		return rotatedFile{}, false
@@ -54,13 +53,13 @@ func parseName(log, name string) (rotatedFile, bool) {
 	return r, err == nil && len(stamp) == len(stampInName)
 }
 
-// nextKey returns the key for the name of the next rotated file. The key is the current time, with a number if another file
-// has that time. It sorts after newest, the key of the last rotated file, even if the clock was set back.
+// nextKey returns the key for the name of the next rotated file: the current time, perhaps with a number.
 func nextKey(newest string, now time.Time) string {
 	key := now.Format(stampInName)
 	if key > newest {
 		return key
 	}
+	// after the newest key, even if another file has this time or the clock was set back
 	stamp, number, _ := strings.Cut(newest, "_")
 	if n, _ := strconv.Atoi(number); n < maxSequence {
 		return fmt.Sprintf("%s_%03d", stamp, n+1)
@@ -72,8 +71,7 @@ func nextKey(newest string, now time.Time) string {
 	return t.Add(time.Second).Format(stampInName)
 }
 
-// filterRotated returns the files that were rotated from the log, oldest first. It omits temporary files. A file whose
-// compression has just finished appears twice: as original and compressed.
+// filterRotated returns the files that were rotated from the log, oldest first. It omits temporary files.
 func filterRotated(log string, names []string) (found []rotatedFile) {
 	for _, name := range names {
 		if r, ok := parseName(log, name); ok && r.suffix != temporarySuffix {
@@ -81,6 +79,7 @@ func filterRotated(log string, names []string) (found []rotatedFile) {
 		}
 	}
 	slices.SortFunc(found, func(a, b rotatedFile) int {
+		// a file whose compression has just finished has two: the original and the compressed file
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.suffix, b.suffix))
 	})
 	return found

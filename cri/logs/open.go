@@ -13,9 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// openRegular opens a log file. It returns an error for a named pipe, and does not block on it. A container with write
-// access to the log directory could replace the file by such a pipe.
+// openRegular opens a log file. It returns an error for a named pipe.
 func openRegular(path string) (*os.File, error) {
+	// does not block on a named pipe, by which a container may have replaced the file
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -48,8 +48,7 @@ func openNoFollow(path string) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// createReplacing creates a file in the directory of a log. If a file exists at path, for example of a previous agent
-// process, it removes that file first.
+// createReplacing creates a file, in place of one that a previous agent process may have left.
 func createReplacing(path string, mode fs.FileMode) (*os.File, error) {
 	if err := notexist.Ignore(os.Remove(path)); err != nil {
 		return nil, err

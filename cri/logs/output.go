@@ -43,8 +43,7 @@ func newEntryWriter(stdout, stderr io.Writer, opts ReadOptions) *entryWriter {
 	return out
 }
 
-// writeEntry writes an entry to the writer of its stream. It skips entries older than Since and entries of a stream without a
-// writer. At LimitBytes it returns errLogEnd.
+// writeEntry writes an entry to the writer of its stream, unless it is older than Since. At LimitBytes it returns errLogEnd.
 func (o *entryWriter) writeEntry(entry Entry) error {
 	begins := !o.inLine
 	o.inLine = !entry.EndsLine()

@@ -110,16 +110,15 @@ func (p Policy) Plan(log string, dir []File, now time.Time) (steps []Action) {
 	return append(steps, planCompressions(kept)...)
 }
 
-// sortRotated selects the names of files that were rotated from the log. The stale files are remains of an interrupted
-// compression and can be removed: temporary files, and originals whose compressed form exists. The kept files are all other
-// rotated files, oldest first.
+// sortRotated returns the rotated files of the log, oldest first, and the stale files that an interrupted compression has
+// left.
 func sortRotated(log string, names []string) (stale []string, kept []rotatedFile) {
 	for _, name := range names {
 		r, ok := parseName(log, name)
 		if !ok {
 			continue
 		}
-		if r.suffix == temporarySuffix || r.suffix == "" && slices.Contains(names, name+compressedSuffix) {
+		if r.suffix == temporarySuffix || r.suffix == "" && slices.Contains(names, name+compressedSuffix) { // a temporary file, or an original whose compressed form exists
 			stale = append(stale, name)
 		} else {
 			kept = append(kept, r)
@@ -129,11 +128,10 @@ func sortRotated(log string, names []string) (stale []string, kept []rotatedFile
 	return stale, kept
 }
 
-// countToRemove returns how many rotated files must be removed before the current file is rotated. kept contains the rotated
-// files, oldest first. size contains their sizes by name, and current is the size of the current file.
-func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current int64) int {
+// countToRemove returns how many rotated files to remove, oldest first, before the current file is rotated.
+func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, currentSize int64) int {
 	n := max(0, len(kept)-(p.MaxFiles-2))
-	sum := current
+	sum := currentSize
 	for _, r := range kept[n:] {
 		sum += size[r.name]
 	}

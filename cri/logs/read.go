@@ -55,11 +55,11 @@ func (o ReadOptions) tailLines() int64 {
 	return max(-1, *o.TailLines)
 }
 
-// Read writes the container output in the log at path to stdout and stderr. The path may be a symbolic link. The output of a
-// stream with a nil writer is discarded. The two writers may be equal.
+// Read writes the container output in the log at path to stdout and stderr, which may be equal; output of a nil writer is
+// discarded.
 //
-// Read returns nil when it has written all output that opts selects, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no
-// line has a known format. It skips single lines that cannot be parsed.
+// It returns nil when all output that opts selects is written, ctx.Err() when ctx ends, and [ErrUnknownFormat] if no line has a
+// known format. It skips single lines that cannot be parsed.
 func Read(ctx context.Context, path string, stdout, stderr io.Writer, opts ReadOptions) error {
 	if err := opts.validate(); err != nil {
 		return err
@@ -97,8 +97,7 @@ type logReader struct {
 	formatErr   error  // error of the first line without a known format
 }
 
-// copyEntries writes the entries of the log to r.out. It returns errLogEnd at the end of the log or at LimitBytes, and nil
-// after TailLines lines.
+// copyEntries writes the entries of the log to r.out, until TailLines lines are written or errLogEnd.
 func (r *logReader) copyEntries(ctx context.Context) error {
 	for r.entriesLeft != 0 {
 		if err := ctx.Err(); err != nil {
@@ -152,8 +151,8 @@ func (r *logReader) reportSkipped(line []byte, cause error) {
 	}
 }
 
-// awaitMore is called at the end of a file. It waits until the file may have grown, or opens the next file. At the end of the log
-// it returns errLogEnd.
+// awaitMore waits at the end of a file until it may have grown, or opens the next file. At the end of the log it returns
+// errLogEnd.
 func (r *logReader) awaitMore(ctx context.Context) error {
 	if r.o.Follow {
 		if err := r.out.flushLast(); err != nil {

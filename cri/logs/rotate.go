@@ -86,13 +86,12 @@ func (k *logKeeper) removeFile(name string) error {
 	return notexist.Ignore(os.Remove(filepath.Join(k.dir, name)))
 }
 
-// reopenLog makes the runtime reopen the log, whose file was renamed to renamedPath. If that fails, it undoes the rename, because
-// the container still writes to the file. renamedPath is empty if there was no file.
+// reopenLog makes the runtime reopen the log, whose file was renamed to renamedPath, or undoes the rename.
 func (k *logKeeper) reopenLog(ctx context.Context, renamedPath string) error {
 	call, cancel := context.WithTimeout(ctx, k.r.o.ReopenTimeout)
 	defer cancel()
 	err := k.r.runtime.ReopenContainerLog(call, k.log.ContainerID)
-	if err == nil || renamedPath == "" {
+	if err == nil || renamedPath == "" { // there was no file
 		return err
 	}
 	// After a lost or late response the runtime may have reopened the log. Rename must not overwrite the new file.

@@ -112,8 +112,8 @@ func NewRotator(runtime cri.LogReopener, opts RotatorOptions) (*Rotator, error) 
 	}, nil
 }
 
-// SetLogs replaces the list of logs to rotate. The list must contain the logs of all running containers. Logs that are
-// missing from it are no longer rotated, and their files remain. SetLogs may be called at any time, also before Run.
+// SetLogs replaces the list of logs to rotate, which must contain the logs of all running containers. Other logs are no
+// longer rotated; their files remain. It may be called at any time, also before Run.
 func (r *Rotator) SetLogs(list []Log) {
 	logs := make(map[string]Log, len(list))
 	for _, l := range list {
@@ -169,8 +169,7 @@ func (r *Rotator) Run(ctx context.Context) error {
 	}
 }
 
-// updateKeepers starts a logKeeper for each new log, as a goroutine of group, and stops the keepers of logs that are no
-// longer listed. A path never has two running keepers: a new keeper waits for the previous one.
+// updateKeepers starts a logKeeper for each new log, as a goroutine of group, and stops the keepers of other logs.
 func (r *Rotator) updateKeepers(ctx context.Context, keepers map[string]*logKeeper, group *sync.WaitGroup) {
 	r.mu.Lock()
 	logs := r.logs // SetLogs replaces the map and never modifies it
@@ -188,6 +187,7 @@ func (r *Rotator) updateKeepers(ctx context.Context, keepers map[string]*logKeep
 		}
 	}
 	for path, l := range logs {
+		// a path never has two running keepers
 		previous := keepers[path]
 		if previous != nil && !previous.stopped {
 			continue

@@ -9,8 +9,7 @@ import (
 	"io"
 )
 
-// tailStart returns the offset at which the last n lines of a file start. size is the size of the file. An unfinished last
-// line is included in addition to the n lines.
+// tailStart returns the offset at which the last n lines of a file, and an unfinished line after them, start.
 func tailStart(file io.ReaderAt, size, n int64) (int64, error) {
 	buf := make([]byte, min(size, firstBuffer))
 	for right := size; right > 0; {

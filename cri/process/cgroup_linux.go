@@ -20,8 +20,7 @@ import (
 // defaultCgroupParent is the parent, below the root of Options.Cgroups, for sandboxes without a CgroupParent.
 const defaultCgroupParent cgroups.Path = "nodeagent"
 
-// setCgroup assigns a cgroup to a new container. If Options.Cgroups is nil, it does nothing. It stores the path of the
-// cgroup and the limits in ctr. It stores the directories of the cgroup in spec, with which the shim is started.
+// setCgroup assigns a cgroup to a new container: path and limits in ctr, and directories in the spec of the shim.
 func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spec *shim.Spec) error {
 	if r.options.Cgroups == nil {
 		return nil
@@ -50,8 +49,7 @@ func (r *Runtime) setCgroup(ctr *container, sb *sandbox, res *cri.Resources, spe
 	return nil
 }
 
-// createCgroup creates the cgroup of a container that is about to start, and applies the container's limits. It does nothing for
-// a container without a cgroup.
+// createCgroup creates the cgroup of a container that is about to start, if it has one, with the container's limits.
 func (r *Runtime) createCgroup(ctx context.Context, ctr *container) error {
 	switch {
 	case ctr.Cgroup == "":
@@ -62,8 +60,7 @@ func (r *Runtime) createCgroup(ctx context.Context, ctr *container) error {
 	return r.options.Cgroups.Apply(ctx, ctr.Cgroup, ctr.Limits)
 }
 
-// removeCgroup removes the cgroup of a stopped container, and kills processes in it that the shim did not kill. If
-// Options.Cgroups is nil, it cannot remove a cgroup, and returns an error if the cgroup exists.
+// removeCgroup removes the cgroup of a stopped container, and kills processes in it that the shim did not kill.
 func (r *Runtime) removeCgroup(ctx context.Context, ctr *container) error {
 	switch {
 	case ctr.Cgroup == "":
@@ -71,6 +68,7 @@ func (r *Runtime) removeCgroup(ctx context.Context, ctr *container) error {
 	case r.options.Cgroups != nil:
 		return r.options.Cgroups.Remove(ctx, ctr.Cgroup)
 	}
+	// without Options.Cgroups, a cgroup that exists is an error
 	spec, err := shim.ReadSpec(ctr.dir)
 	if err != nil {
 		return fmt.Errorf("%w; its directories are not known: %w", ctr.errNoCgroups(), err)

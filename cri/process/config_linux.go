@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/translate"
 )
 
-// rejectUnsupported returns an error that lists the unsupported fields, if there are any. If Options.IgnoreUnsupported is
-// set, it returns nil and logs a warning for each field instead.
+// rejectUnsupported returns an error that lists the unsupported fields, or logs warnings with Options.IgnoreUnsupported.
 func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) error {
 	if len(unsupported) == 0 {
 		return nil
@@ -62,8 +61,7 @@ func networkSysctls(sysctls map[string]string) map[string]string {
 	return namespaced
 }
 
-// unsupportedContainer returns a text for each field of config that this runtime cannot implement. euid is the effective
-// user ID of the agent. hasMounts reports whether Options.Mounts is set.
+// unsupportedContainer returns a text for each field of config that this runtime cannot implement for an agent of user euid.
 func unsupportedContainer(config *cri.ContainerConfig, euid int, hasMounts bool) []string {
 	var fields []string
 	for i := range config.Mounts {
@@ -85,21 +83,20 @@ func unsupportedContainer(config *cri.ContainerConfig, euid int, hasMounts bool)
 	return append(fields, unsupportedUserNamespace(config.Security.Namespaces)...)
 }
 
-// unsupportedUser returns a text for each field of security that requests another user or group than the agent's, which only
-// root can set. euid is the effective user ID of the agent.
-func unsupportedUser(security cri.ContainerSecurity, euid int) []string {
+// unsupportedUser returns a text for each field that requests a user or group that only root can set.
+func unsupportedUser(security cri.ContainerSecurity, agentUID int) []string {
 	var fields []string
-	if security.RunAsUser != nil && *security.RunAsUser != int64(euid) {
-		fields = append(fields, fmt.Sprintf("run_as_user %d by an agent of user %d", *security.RunAsUser, euid))
+	if security.RunAsUser != nil && *security.RunAsUser != int64(agentUID) {
+		fields = append(fields, fmt.Sprintf("run_as_user %d by an agent of user %d", *security.RunAsUser, agentUID))
 	}
 	if security.RunAsUsername != "" {
-		fields = append(fields, fmt.Sprintf("run_as_username %q by an agent of user %d", security.RunAsUsername, euid))
+		fields = append(fields, fmt.Sprintf("run_as_username %q by an agent of user %d", security.RunAsUsername, agentUID))
 	}
 	if security.RunAsGroup != nil && *security.RunAsGroup != int64(os.Getegid()) {
-		fields = append(fields, fmt.Sprintf("run_as_group %d by an agent of user %d", *security.RunAsGroup, euid))
+		fields = append(fields, fmt.Sprintf("run_as_group %d by an agent of user %d", *security.RunAsGroup, agentUID))
 	}
 	if len(security.SupplementalGroups) > 0 {
-		fields = append(fields, fmt.Sprintf("supplemental_groups %d by an agent of user %d", security.SupplementalGroups, euid))
+		fields = append(fields, fmt.Sprintf("supplemental_groups %d by an agent of user %d", security.SupplementalGroups, agentUID))
 	}
 	return fields
 }

@@ -56,8 +56,7 @@ func (r *Runtime) containerLogger(ctr *container) *slog.Logger {
 // envMark returns an environment entry that only the processes of the container with this ID have.
 func envMark(id string) string { return "NODEAGENT_CONTAINER_ID=" + id }
 
-// loadContainer reads the record of a container from the directory dir, and determines the state of the container. If its
-// shim is still starting, loadContainer waits for it until deadline.
+// loadContainer reads the record of a container, and determines its state. It waits for a starting shim until the deadline.
 func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, error) {
 	record, err := shim.ReadRecord[containerRecord](filepath.Join(dir, recordFile))
 	if err != nil {
@@ -72,8 +71,7 @@ func (r *Runtime) loadContainer(dir string, deadline time.Time) (*container, err
 	return c, nil
 }
 
-// recordExit changes the state of the container to exited and copies the exit data. If err is not nil, the exit is unknown:
-// the container then gets exit code 137 and err as message.
+// recordExit changes the state of the container to exited, with exit code 137 and err as message if the exit is unknown.
 func (c *container) recordExit(exit shim.Exit, err error) {
 	if err != nil {
 		exit = shim.Exit{Code: 137, Reason: shim.ReasonUnknown, Message: err.Error(), Started: c.StartedAt, At: time.Now()}
@@ -179,8 +177,7 @@ func (r *Runtime) startContainer(ctx context.Context, ctr *container) error {
 	return nil
 }
 
-// startShim creates the container's cgroup, if it has one, and starts the shim, which starts and supervises the container's
-// process. It returns the handle of the shim and the start record of the process.
+// startShim creates the container's cgroup, and starts the shim, which starts and supervises the container's process.
 func (r *Runtime) startShim(ctx context.Context, ctr *container) (*shim.Handle, shim.Run, error) {
 	if err := r.createCgroup(ctx, ctr); err != nil {
 		return nil, shim.Run{}, err

@@ -30,9 +30,7 @@ func (s *eventStream) wakeReader() {
 	sleep.Wake(s.ready)
 }
 
-// emitEvent queues an event about the sandbox or container with this ID for every open stream. The event contains all
-// sandboxes and containers of the pod. If started is not nil, the streams watch that container from now on, to report its
-// exit. The caller holds mu.
+// emitEvent queues an event about a sandbox or container for every open stream. The caller holds mu.
 func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, started *container) {
 	if len(r.streams) == 0 {
 		return
@@ -50,14 +48,13 @@ func (r *Runtime) emitEvent(typ cri.EventType, id string, pod cri.PodIdentity, s
 		}
 	}
 	for s := range r.streams {
-		s.queue = append(s.queue, queuedEvent{event, started})
+		s.queue = append(s.queue, queuedEvent{event, started}) // a stream watches the started container, to report its exit
 		s.wakeReader()
 	}
 }
 
-// StreamEvents calls fn for every event after the call, until ctx ends, fn returns an error, or the runtime is closed. Each event
-// contains all sandboxes and containers of its pod. Exits are reported at once, including exits of containers that a previous
-// agent process started.
+// StreamEvents calls fn for every event until ctx ends, fn returns an error or the runtime is closed. An event contains all
+// sandboxes and containers of its pod. Exits are reported at once, also of containers that a previous agent process started.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return wrapError("GetContainerEvents", "", r.streamEvents(ctx, fn))
 }
@@ -98,8 +95,7 @@ func (r *Runtime) streamEvents(ctx context.Context, fn func(cri.Event) error) er
 	}
 }
 
-// watchContainer waits until a container has exited, and records the exit. If the container is in state unknown,
-// watchContainer examines it repeatedly until the state is known.
+// watchContainer waits until a container has exited, and records the exit.
 func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 	retry := backoff.Policy{First: firstRetry, Max: maxExamineRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
@@ -112,30 +108,28 @@ func (r *Runtime) watchContainer(ctx context.Context, ctr *container) {
 				r.containerLogger(ctr).Error("cannot wait for a container", "error", err)
 			}
 		}
-		if ctx.Err() != nil || r.refreshWatched(ctr, unknown) || sleep.For(ctx, pause) != nil {
+		if ctx.Err() != nil || r.refreshWatched(ctr, unknown) || sleep.For(ctx, pause) != nil { // examines an unknown state
 			return
 		}
 	}
 }
 
-// watchTarget returns the shim whose exit watchContainer must await, and whether the container is in state unknown. If the
-// exit is already recorded, the shim is nil.
+// watchTarget returns the shim whose exit must be awaited, and whether the container is in state unknown.
 func (r *Runtime) watchTarget(ctr *container) (handle *shim.Handle, unknown bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed
+	return ctr.shim, ctr.State == cri.ContainerUnknown && !ctr.removed // nil if the exit is recorded
 }
 
-// refreshWatched refreshes the state of a watched container. It returns true if the watching goroutine can stop. unknown
-// reports whether the state was unknown before the call.
-func (r *Runtime) refreshWatched(ctr *container, unknown bool) bool {
+// refreshWatched refreshes the state of a watched container. It returns true if the watching goroutine can stop.
+func (r *Runtime) refreshWatched(ctr *container, wasUnknown bool) (stop bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.refreshState(ctr) != nil {
 		return r.closed
 	}
 	// If the state was unknown and the container runs, refreshState has emitted an event that starts another watcher.
-	return ctr.State != cri.ContainerUnknown && (unknown || ctr.shim == nil)
+	return ctr.State != cri.ContainerUnknown && (wasUnknown || ctr.shim == nil)
 }
 
 // addStream registers a stream for events. It returns the containers whose exit the stream must watch: those that are running or

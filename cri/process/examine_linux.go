@@ -14,23 +14,22 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// examineContainer determines the state of a container that a previous agent process created. If its shim is still starting,
-// it waits for the shim until deadline. On error, the container gets state unknown, and examineAt is the time of the next
-// attempt. The caller holds mu, except during Open.
+// examineContainer determines the state of a container that a previous agent process created. The caller holds mu, except
+// during Open.
 func (r *Runtime) examineContainer(ctr *container, deadline time.Time) error {
 	err := ctr.adoptState(deadline)
 	if err == nil {
 		return nil
 	}
 	ctr.State = cri.ContainerUnknown
+	// a later call tries again
 	ctr.examineDelay = backoff.Policy{First: firstRetry, Max: maxExamineRetry}.Next(ctr.examineDelay)
 	ctr.examineAt = time.Now().Add(ctr.examineDelay)
 	r.containerLogger(ctr).Warn("container is in an unknown state", "error", err, "retry", ctr.examineDelay)
 	return err
 }
 
-// adoptState sets the state of a container from its running shim or, without a shim, from its exit record. A container with
-// neither was never started. If the shim is still starting, adoptState waits for it until deadline.
+// adoptState sets the state of a container from its running shim or, without a shim, from its exit record.
 func (c *container) adoptState(deadline time.Time) error {
 	handle, err := shim.FindShim(c.dir, deadline)
 	if err != nil {
@@ -57,8 +56,8 @@ func (c *container) adoptState(deadline time.Time) error {
 	return nil
 }
 
-// refreshState records the exit of a container whose shim has exited. A container in state unknown is examined again when its
-// delay has passed. After an error the call may be repeated. The caller holds mu.
+// refreshState records the exit of a container whose shim has exited, and examines an unknown state again. The caller holds
+// mu.
 func (r *Runtime) refreshState(ctr *container) error {
 	if ctr.State == cri.ContainerUnknown && !ctr.removed && !time.Now().Before(ctr.examineAt) {
 		err := r.examineContainer(ctr, time.Now())

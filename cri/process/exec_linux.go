@@ -22,9 +22,8 @@ const (
 	outputWait = 200 * time.Millisecond
 )
 
-// ExecSync runs a command with the environment, working directory and user of the container, and returns its output and exit
-// code. Background processes of the command run until the container exits. stdout and stderr are truncated to 16 MiB each,
-// or to the limit of [cri.WithMaxOutput].
+// ExecSync runs a command with the environment, directory and user of the container, and returns its output and exit code.
+// Each output is truncated to 16 MiB, or [cri.WithMaxOutput]. Background processes run until the container exits.
 func (r *Runtime) ExecSync(ctx context.Context, id string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
 	result, err := r.execSync(ctx, id, cmd, timeout)
 	return result, wrapError("ExecSync", id, err)

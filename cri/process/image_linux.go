@@ -16,8 +16,7 @@ import (
 // nominalSize is the size of every image: CRI clients reject an image without a size.
 const nominalSize = 1
 
-// nominalImage returns an image with the name of image, because this runtime needs no images. The user of the image is the
-// agent's user, the default user of containers.
+// nominalImage returns an image with the name and the agent's user, because this runtime needs no images.
 func nominalImage(image cri.ImageSpec) cri.Image {
 	uid := int64(os.Geteuid())
 	i := cri.Image{ID: image.Image, Size: nominalSize, UID: &uid, Spec: image, Pinned: true}

@@ -19,8 +19,7 @@ const (
 	resolvConf     = "/etc/resolv.conf"
 )
 
-// unsupportedMount returns the reason why this runtime cannot implement a mount, or "" if it can. i is the index of
-// the mount in the container config. hasMounts reports whether Options.Mounts is set.
+// unsupportedMount returns why this runtime cannot implement the mount with this index, or "" if it can.
 func unsupportedMount(i int, mnt *cri.Mount, hasMounts bool) string {
 	at := fmt.Sprintf("mounts[%d]: container_path %q", i, mnt.ContainerPath)
 	options := slices.DeleteFunc(slices.Clone(mnt.Options), isSupportedOption)
@@ -43,8 +42,7 @@ func unsupportedMount(i int, mnt *cri.Mount, hasMounts bool) string {
 	return ""
 }
 
-// unsupportedDevice returns the reason why this runtime cannot implement a device, or "" if it can. i is the index of
-// the device in the container config. hasMounts reports whether Options.Mounts is set.
+// unsupportedDevice returns why this runtime cannot implement the device with this index, or "" if it can.
 func unsupportedDevice(i int, device cri.Device, hasMounts bool) string {
 	at := fmt.Sprintf("devices[%d]: container_path %q", i, device.ContainerPath)
 	switch {
@@ -70,8 +68,7 @@ func unsupportedPaths(prefix, hostPath, containerPath string) string {
 
 func isSupportedOption(o string) bool { return o == "noexec" || o == "nodev" || o == "nosuid" }
 
-// addMounts adds mounts to the spec of a shim: the mounts and devices of config, and the resolv.conf of the sandbox. It does
-// nothing if Options.Mounts is not set.
+// addMounts adds the mounts and devices of config and the resolv.conf of the sandbox to the spec of a shim.
 func (r *Runtime) addMounts(config *cri.ContainerConfig, sb *sandbox, spec *shim.Spec) {
 	if !r.options.Mounts {
 		return

@@ -18,8 +18,8 @@ import (
 // undoTimeout limits the teardown of a network whose sandbox could not be persisted.
 const undoTimeout = 30 * time.Second
 
-// setUpNetwork sets up the network of a new sandbox with Options.Network. It stores the network namespace and the addresses
-// in sb. It does nothing for a sandbox on the host network.
+// setUpNetwork sets up the network of a new sandbox, unless it is on the host network, and stores namespace and addresses
+// in sb.
 func (r *Runtime) setUpNetwork(ctx context.Context, sb *sandbox, config *cri.SandboxConfig) error {
 	if r.options.Network == nil || config.Security.Namespaces.Network == cri.NamespaceNode {
 		return nil
@@ -54,15 +54,15 @@ func (r *Runtime) undoNetwork(ctx context.Context, id string) error {
 	return r.options.Network.Teardown(ctx, id)
 }
 
-// retainNetworks tears down networks that a previous agent process left for removed sandboxes. Once it has succeeded, it
-// does nothing. If another call is in progress, it only waits for that call, because Network.Retain would tear down the
-// networks of sandboxes that are created meanwhile.
+// retainNetworks tears down networks that a previous agent process left for removed sandboxes, until it has succeeded
+// once.
 func (r *Runtime) retainNetworks(ctx context.Context) error {
 	r.mu.Lock()
 	if r.networksRetained {
 		r.mu.Unlock()
 		return nil
 	}
+	// concurrent calls wait: Retain would tear down the networks of sandboxes that are created meanwhile
 	if others := r.retaining; others != nil {
 		r.mu.Unlock()
 		select {

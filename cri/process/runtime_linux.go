@@ -74,9 +74,9 @@ var mainCalled atomic.Bool //nolint:gochecknoglobals // a property of the progra
 var errNoMain = errors.New("this program cannot be executed as the shim of a container: " +
 	"call process.Main first in main, and in TestMain of tests")
 
-// Main checks whether this process was started as a shim, the process that supervises a container. If so, it runs the shim
-// and exits. Otherwise it does nothing. Every program that opens a [Runtime] must call Main first in main, and first in
-// TestMain of tests: otherwise [Open] fails. [os.Args] must not be modified before the call.
+// Main runs a shim, the process that supervises a container, and exits if this process was started as one; otherwise it does
+// nothing. A program that opens a [Runtime] must call it first in main and TestMain, with unmodified [os.Args]: otherwise [Open]
+// fails.
 func Main() {
 	if len(os.Args) == 2 && os.Args[0] == shim.Name {
 		os.Exit(shim.Main(os.Args[1]))
@@ -88,9 +88,9 @@ func Main() {
 	mainCalled.Store(true)
 }
 
-// Open opens the runtime with its state in the directory root, which it creates if it is missing. It finds the containers
-// that a previous agent process has started there, running or exited. Only one process at a time can open a directory. If
-// the program has not called [Main], Open returns an error and changes nothing.
+// Open opens the runtime with its state in the directory root, which it creates if necessary. It finds the containers that a
+// previous process has started there. Only one process can open a directory. Without a call of [Main], Open returns an error and
+// changes nothing.
 func Open(root string, opts Options) (*Runtime, error) {
 	root, err := filepath.Abs(root)
 	if err == nil && !mainCalled.Load() {
@@ -160,8 +160,7 @@ func (r *Runtime) loadState() error {
 	return err
 }
 
-// loadDirs calls load for every directory of this kind: sandboxes or containers. It removes a directory that is incomplete
-// or cannot be loaded. If a file cannot be read now, loadDirs keeps the directory and returns the error.
+// loadDirs calls load for the directory of each sandbox or container, and removes directories that cannot be loaded.
 func (r *Runtime) loadDirs(kind string, load func(dir string) error) error {
 	entries, err := os.ReadDir(filepath.Join(r.root, kind))
 	if err != nil {
@@ -210,9 +209,8 @@ func removeUnusable(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// Close closes the runtime, so that another agent process can open its directory. It ends event streams. Containers continue
-// to run. Shims that exit later stay zombies until this process exits. Other calls must have returned before Close, and fail
-// afterwards.
+// Close closes the runtime, so that another agent process can open its directory. Event streams end, and containers continue to
+// run. Other calls must have returned, and fail afterwards. Shims that exit later stay zombies until this process exits.
 func (r *Runtime) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,8 +230,7 @@ func (r *Runtime) Close() error {
 	return r.lock.Release()
 }
 
-// createDir creates the directory of a sandbox or container, and returns its path. The function fill writes the files into
-// it. The directory is created atomically: after a crash it exists with all files or not at all.
+// createDir creates the directory of a sandbox or container atomically: after a crash it has all files or does not exist.
 func (r *Runtime) createDir(kind, id string, fill func(dir string) error) (string, error) {
 	dir := filepath.Join(r.root, kind, id)
 	tmp := filepath.Join(r.root, kind, unfinishedPrefix+id)

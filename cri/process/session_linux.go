@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// RunExec runs a command with the environment, working directory and user of the container, and with the streams of session.
-// It returns the exit code. When ctx ends, it kills the command and its child processes. Background processes that remain
-// after the command has exited run until the container exits.
+// RunExec runs a command with the environment, directory and user of the container and the streams of session, and returns
+// its exit code. When ctx ends, it kills the command and its child processes. Background processes run until the container
+// exits.
 func (r *Runtime) RunExec(ctx context.Context, id string, cmd []string, session cri.Session) (int, error) {
 	code, err := r.runExec(ctx, id, cmd, session)
 	return code, wrapError("Exec", id, err)
@@ -50,9 +50,8 @@ func (r *Runtime) RunAttach(ctx context.Context, id string, streams cri.Session)
 	return wrapError("Attach", id, err)
 }
 
-// RunPortForward forwards a connection to a port on the loopback interface of the sandbox. For a sandbox on the host
-// network, this is the host's interface. If the program that serves the port reads nothing for 5 s, the connection to it is
-// reset.
+// RunPortForward forwards a connection to a port on the loopback interface of the sandbox, which may be the host's. If the
+// program at the port reads nothing for 5 s, its connection is reset.
 func (r *Runtime) RunPortForward(ctx context.Context, id string, port int32, conn io.ReadWriteCloser) error {
 	netns, err := r.sandboxNetns(id)
 	if err == nil {

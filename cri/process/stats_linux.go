@@ -61,14 +61,13 @@ func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) 
 	return all, nil
 }
 
-// measureContainers returns the usage of every running container, from one scan of /proc. It also returns the list of
-// sandboxes and containers that it has measured.
+// measureContainers returns the usage of every running container, and the list of sandboxes and containers at that time.
 func (r *Runtime) measureContainers(ctx context.Context) ([]cri.ContainerStats, cri.Snapshot, error) {
 	snapshot, err := r.snapshot(ctx, func(string) bool { return true })
 	if err != nil {
 		return nil, snapshot, err
 	}
-	processes, err := procfs.ListProcesses()
+	processes, err := procfs.ListProcesses() // one scan for all
 	if err != nil {
 		return nil, snapshot, err
 	}

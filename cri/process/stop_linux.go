@@ -57,8 +57,7 @@ func (r *Runtime) stopContainer(ctx context.Context, ctr *container, grace time.
 	return r.refreshState(ctr)
 }
 
-// shimToStop returns the shim of a container that must be stopped, or nil if the container has no process. It finds the shim even
-// if the state of the container is unknown.
+// shimToStop returns the shim of a container that must be stopped, or nil if the container has no process.
 func (r *Runtime) shimToStop(ctr *container) (*shim.Handle, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +78,8 @@ func (r *Runtime) shimToStop(ctr *container) (*shim.Handle, error) {
 	return handle, nil
 }
 
-// terminateShim stops a running container and returns when its shim has exited. It sends the stop signal, and kills the
-// container's processes after the grace period. If they do not exit, it kills the shim.
+// terminateShim stops a running container: it sends the stop signal, kills the container after the grace period, and at last
+// kills the shim.
 func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shim.Handle, grace time.Duration) error {
 	if grace > 0 {
 		sig, err := translate.Signal(ctr.StopSignal)
@@ -118,11 +117,10 @@ func (r *Runtime) terminateShim(ctx context.Context, ctr *container, handle *shi
 }
 
 // sendStopSignal sends this signal to the container. It returns true if the shim has received the signal or has exited.
-// After an error it retries for the grace period, so that a temporary lack of file descriptors, for example, does not lead
-// to a kill without a stop signal.
 func (r *Runtime) sendStopSignal(ctx context.Context, ctr *container, handle *shim.Handle, sig int, grace time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
+	// for example, a temporary lack of file descriptors must not lead to a kill without a stop signal
 	retry := backoff.Policy{First: firstRetry, Max: maxSignalRetry}
 	for pause := retry.First; ; pause = retry.Next(pause) {
 		err := handle.Signal(ctx, sig)
@@ -147,8 +145,7 @@ func awaitExit(ctx context.Context, handle *shim.Handle, limit time.Duration) (e
 	return err == nil, err
 }
 
-// roundUpToSeconds rounds a duration up to whole seconds, the unit of CRI durations. Negative values become zero, and values
-// near the maximum of [time.Duration] become the maximum.
+// roundUpToSeconds rounds a duration up to whole seconds, the unit of CRI durations, between zero and the maximum.
 func roundUpToSeconds(d time.Duration) time.Duration {
 	whole := max(d, 0).Truncate(time.Second)
 	switch {

@@ -21,8 +21,7 @@ type callInfo struct {
 	extra time.Duration
 }
 
-// invoke sends a request by calling rpc, and returns the response. It applies the time limit of the call, and reports the
-// call to Options.CallReturned. An error is wrapped in a [cri.Error].
+// invoke calls rpc within its time limit, reports the call to Options.CallReturned, and wraps errors in a [cri.Error].
 func invoke[Q, A any](
 	ctx context.Context, client *Client, info callInfo, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q,
 ) (A, error) {
@@ -47,8 +46,8 @@ func (c *Client) reportCall(info callInfo, began time.Time, err error) {
 	}
 }
 
-// timeLimit returns the time limit of a call; zero means no limit. The limit is the value in Options.Timeouts or, without
-// one, the kubelet's default. timeLimit adds info.extra to it.
+// timeLimit returns the time limit of a call: that in Options.Timeouts or the kubelet's default, plus info.extra. Zero means
+// none.
 func (c *Client) timeLimit(info callInfo) time.Duration {
 	d, ok := c.timeouts[info.name]
 	switch {
@@ -86,12 +85,10 @@ func (o callInfo) requireFields(fields ...requiredField) error {
 	return nil
 }
 
-// roundUpToSeconds converts a duration to whole seconds, rounded up, because the CRI has no smaller unit. Negative values
-// become zero. The result never exceeds the maximum of [time.Duration], because containerd would treat a larger grace
-// period as expired.
+// roundUpToSeconds converts a duration to whole seconds, the unit of the CRI, rounded up and not negative.
 func roundUpToSeconds(duration time.Duration) int64 {
 	s := int64(max(duration, 0) / time.Second)
-	if duration%time.Second > 0 && s < math.MaxInt64/int64(time.Second) {
+	if duration%time.Second > 0 && s < math.MaxInt64/int64(time.Second) { // containerd would treat a larger grace period as expired
 		s++
 	}
 	return s

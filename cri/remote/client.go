@@ -71,8 +71,8 @@ var (
 // defaultTimeout is the default of the kubelet's runtimeRequestTimeout.
 const defaultTimeout = 2 * time.Minute
 
-// Dial returns a client of the runtime at this endpoint: "unix:///path" or an absolute path. It returns an error if the
-// endpoint or an option is invalid. Dial does not connect to the runtime: the first call does, for example [Client.Check].
+// Dial returns a client of the runtime at this endpoint: "unix:///path" or an absolute path. It does not connect: the first
+// call does, for example [Client.Check]. An error names the invalid endpoint or option.
 func Dial(endpoint string, opts Options) (*Client, error) {
 	if opts.Timeout < 0 {
 		return nil, fmt.Errorf("dial runtime: timeout %v: negative", opts.Timeout)

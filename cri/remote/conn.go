@@ -83,9 +83,8 @@ func newConn(endpoint string) (*conn, error) {
 	return c, nil
 }
 
-// bufferSizes returns the sizes of the pooled receive buffers, from 256 bytes to 1 MiB. A size is given as its exponent of
-// two. The default pool of gRPC lacks sizes between 32 KiB and 1 MiB. With that pool, each list of a hundred pods would
-// clear a buffer of 1 MiB.
+// bufferSizes returns the sizes of the pooled receive buffers, from 256 bytes to 1 MiB, as exponents of two. gRPC's default
+// pool has none between 32 KiB and 1 MiB, which each list of a hundred pods would clear.
 func bufferSizes() []uint8 { return []uint8{8, 12, 14, 15, 16, 17, 18, 19, 20} }
 
 // socketPath returns the path of the unix socket in an endpoint.
@@ -132,8 +131,7 @@ func explainDialError(path string, err error) error {
 	return fmt.Errorf("socket %s: %w (%s)", path, cause, advice)
 }
 
-// explainCallError adds advice to the error of the first call, for example to check the socket path. If the connection
-// failed, it returns the error unchanged, because [explainDialError] has added advice already.
+// explainCallError adds advice to the error of the first call, for example to check the socket path.
 func (c *conn) explainCallError(err error) error {
 	switch {
 	case c.dialErr.Load() != nil:

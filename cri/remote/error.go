@@ -30,8 +30,8 @@ func (e *callError) Unwrap() []error {
 	return []error{e.sentinel, e.cause}
 }
 
-// translateError converts a gRPC error into an error that wraps one of the errors of package cri, such as [cri.ErrNotFound].
-// It returns nil for a nil error.
+// translateError converts a gRPC error to an error that wraps one of package cri, such as [cri.ErrNotFound]. A nil error stays
+// nil.
 func (c *conn) translateError(err error) error {
 	if err == nil {
 		return nil
@@ -88,22 +88,21 @@ func sentinelError(st *status.Status) error {
 	return nil
 }
 
-// isUnknownID reports whether message is CRI-O's error for an unknown ID. It compares the text, because CRI-O returns this
-// error with the code Unknown. Source: pkg/truncindex of containers/storage.
+// isUnknownID reports whether message is CRI-O's error, with the code Unknown, for an unknown ID. Source: pkg/truncindex of
+// containers/storage.
 func isUnknownID(message string) bool {
 	return strings.HasSuffix(message, "not found: ID does not exist")
 }
 
-// isNameReserved reports whether message is a runtime's error for a name that is in use. It compares the text, because the
-// code is ambiguous: containerd 2 returns FailedPrecondition, and containerd 1 and CRI-O return Unknown.
+// isNameReserved reports whether message is a runtime's error for a name in use.
 func isNameReserved(message string) bool {
+	// the code is ambiguous: FailedPrecondition in containerd 2, and Unknown in containerd 1 and CRI-O
 	return strings.Contains(message, `" is reserved for "`) || strings.Contains(message, "name is reserved")
 }
 
-// isTooLarge reports whether message is the error for a response that exceeds the message size of client or server. It compares
-// the text, because gRPC uses the same code for an exceeded quota.
+// isTooLarge reports whether message is the error for a response above the message size of client or server.
 func isTooLarge(message string) bool {
-	// The first text is from gRPC, the second from package criserver.
+	// gRPC uses the same code for an exceeded quota. The first text is from gRPC, the second from package criserver.
 	return strings.Contains(message, "larger than max") || strings.Contains(message, cri.ErrTooLarge.Error())
 }
 

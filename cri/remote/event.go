@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// StreamEvents calls fn for each event of the runtime until ctx ends, the stream breaks or fn returns an error. It returns an
-// error of fn unchanged. If the runtime closes the stream, it returns [io.EOF] wrapped in a [*cri.Error].
+// StreamEvents calls fn for each event of the runtime until ctx ends, the stream breaks or fn returns an error, which it
+// returns unchanged. If the runtime closes the stream, it returns [io.EOF] wrapped in a [*cri.Error].
 func (c *Client) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

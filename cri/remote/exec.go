@@ -22,8 +22,7 @@ const (
 )
 
 // ExecSync runs a command in a container until it exits, and returns its output and exit code. The response may have up to
-// 16 MiB, unless [cri.WithMaxOutput] sets another limit. To save memory, at most two responses with the default limit are
-// received at a time.
+// 16 MiB, or [cri.WithMaxOutput]. To save memory, it receives at most two full-size responses at a time.
 func (c *Client) ExecSync(
 	ctx context.Context, containerID string, cmd []string, timeout time.Duration,
 ) (cri.ExecResult, error) {

@@ -24,9 +24,8 @@ type Output struct {
 	kept      bytes.Buffer
 }
 
-// Start creates a pipe for the output of a command, and starts a goroutine that reads the pipe. The goroutine is added to
-// readers. It keeps the first bytes, up to limit, and discards the remaining output. It returns at the end of the output, or
-// when drainWait has passed since CloseWriter.
+// Start creates a pipe for the output of a command, and starts a goroutine of readers that reads it. The goroutine keeps the
+// first bytes, up to limit. It returns at the end of the output, or drainWait after CloseWriter.
 func Start(readers *sync.WaitGroup, limit int, drainWait time.Duration) (*Output, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {

@@ -46,8 +46,8 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 }
 
-// Reopen continues the log in a new file at the same path, after the caller has renamed the old file. If the new file cannot be
-// opened, the log continues in the old file. No entry is lost or split.
+// Reopen continues the log in a new file, after the caller has renamed the old file. On error, the log continues in the old file.
+// No entry is lost or split.
 func (w *Writer) Reopen() error {
 	file, err := openLog(w.path)
 	if err != nil {
@@ -67,22 +67,22 @@ func (w *Writer) Close() error {
 	return w.file.Close()
 }
 
-// writeEntries appends entries, which end with a newline, to the file. Entries that cannot be written are lost, because a full
-// disk must not stop the container.
+// writeEntries appends entries, which end with a newline, to the file.
 func (w *Writer) writeEntries(entries []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.partialEntry {
 		entries = append([]byte{'\n'}, entries...)
 	}
+	// entries that cannot be written are lost, because a full disk must not stop the container
 	n, err := w.file.Write(entries)
 	if n > 0 {
 		w.partialEntry = err != nil && entries[n-1] != '\n'
 	}
 }
 
-// Copy reads r until its end, and writes the lines as log entries of the stream "stdout" or "stderr". The time of an entry is the
-// time at which its last byte was read. A last line without a newline becomes an entry with tag P.
+// Copy writes the lines of r as log entries of the stream "stdout" or "stderr", with the time when the last byte was read. A last
+// line without a newline becomes an entry with tag P.
 func (w *Writer) Copy(stream string, r io.Reader) error {
 	e := encoder{stream: stream}
 	chunk := make([]byte, MaxLine)

@@ -23,9 +23,8 @@ const (
 // device identifies a file system.
 type device struct{ major, minor uint32 }
 
-// writableCopy replaces the directory dir by a copy in which files can be created without changing the host, and returns a
-// descriptor of the copy. The copy is a tmpfs that is mounted over dir, with the entries of dir mounted into it. If dir is
-// already on such a copy, writableCopy only duplicates the descriptor.
+// writableCopy replaces a directory by a copy in which files can be created without changing the host, and returns its
+// descriptor.
 func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	st, err := statMount(dir)
 	if err != nil {
@@ -39,6 +38,7 @@ func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 		return -1, err
 	}
 	defer closeAll(entries)
+	// a tmpfs that is mounted over the directory, with its entries mounted into it
 	own, err := newTmpfs(st)
 	if err != nil {
 		return -1, err
@@ -53,8 +53,7 @@ func (s *namespaceBuilder) writableCopy(dir int) (int, error) {
 	return own, nil
 }
 
-// replaceDirectory mounts tmpfs over the directory dir. It then mounts the clones of the directory's entries into tmpfs.
-// dirStatus is the status of dir. If dir is the root directory, tmpfs becomes the new root.
+// replaceDirectory mounts tmpfs over the directory, and then the clones of the directory's entries into tmpfs.
 func (s *namespaceBuilder) replaceDirectory(dir int, dirStatus unix.Statx_t, tmpfs int, entries []clonedEntry) error {
 	var root unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, "/", 0, unix.STATX_INO|unix.STATX_MNT_ID, &root); err != nil {
@@ -81,7 +80,7 @@ func (s *namespaceBuilder) replaceDirectory(dir int, dirStatus unix.Statx_t, tmp
 	if !isRoot {
 		return nil
 	}
-	return changeRoot(tmpfs)
+	return changeRoot(tmpfs) // tmpfs is the new root
 }
 
 // changeRoot makes a mount the root directory of the mount namespace and of this thread. root is a descriptor of the mount.
@@ -176,8 +175,7 @@ func cloneEntries(dir int) ([]clonedEntry, error) {
 	return entries, nil
 }
 
-// cloneEntry clones the entry with this name in the directory dir. For a symbolic link, the clone contains the target of the
-// link. For a file or directory, it is a detached mount.
+// cloneEntry clones an entry of a directory: a symbolic link as its target, and a file or directory as a detached mount.
 func cloneEntry(dir int, name string) (clonedEntry, error) {
 	e := clonedEntry{name: name, tree: -1}
 	// AT_STATX_DONT_SYNC avoids a hang on a network file system whose server is down.

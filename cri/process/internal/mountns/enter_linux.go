@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter moves the calling thread to a new mount namespace. The namespace has the mounts of the host, and the given bind
-// mounts, which may be in any order. The working directory becomes "/". scratch is a directory of the caller on which Enter
-// mounts temporarily; its files are not changed. After an error the thread must not be used any more.
+// Enter moves the calling thread to a new mount namespace with the mounts of the host and the given bind mounts, in any
+// order. The working directory becomes "/". Enter mounts temporarily on scratch, a directory of the caller. After an error
+// the thread must not be used.
 func Enter(mounts []Mount, scratch string) error {
 	mounts = slices.Clone(mounts)
 	// A directory is mounted before the directories below it.
@@ -69,12 +69,11 @@ type namespaceBuilder struct {
 	copies          map[device]bool   // devices of the tmpfs copies of directories
 }
 
-// prepareMountPoint creates the target of mounts[i] in the host's directories if it is missing: a directory if dir is set,
-// else a file. It skips a target below the target of an earlier mount, because attachMount later creates that directory or
-// file inside the earlier mount.
+// prepareMountPoint creates the target of a mount, a directory or file, in the host's directories if it is missing.
 func (s *namespaceBuilder) prepareMountPoint(mounts []Mount, i int, dir bool) error {
 	for j := range i {
 		if strings.HasPrefix(mounts[i].Target, mounts[j].Target+"/") {
+			// attachMount creates it inside the earlier mount
 			return nil
 		}
 	}

@@ -33,8 +33,7 @@ func (p *pathPosition) moveTo(fd int) {
 
 const openElement = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// resolvePath resolves the path of a mount point as far as it exists. It opens one path element after another, so that no
-// process can replace an element by a symbolic link meanwhile. The caller closes the descriptor of the result.
+// resolvePath resolves the path of a mount point as far as it exists. The caller closes the descriptor of the result.
 func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -43,6 +42,7 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	p := &pathPosition{fd: root}
 	rest := splitPath(target)
 	for links := 0; len(rest) > 0; {
+		// one element after another, so that no process can replace an element by a link meanwhile
 		next, err := unix.Openat(p.fd, rest[0], openElement, 0)
 		if errors.Is(err, unix.ENOENT) {
 			p.missing = rest
@@ -64,9 +64,8 @@ func (s *namespaceBuilder) resolvePath(target string) (*pathPosition, error) {
 	return p, nil
 }
 
-// resolveElement resolves the path element elements[0], and returns the elements that remain to be resolved. fd is a
-// descriptor of that element. If it is a directory or file, it becomes the position pos. A symbolic link of the host is
-// replaced by the elements of its target, and counted in links. resolveElement closes fd or passes it to pos.
+// resolveElement resolves the first path element, whose descriptor is fd, and returns the elements that remain. It closes
+// fd or passes it to pos.
 func (s *namespaceBuilder) resolveElement(pos *pathPosition, fd int, elements []string, links *int) ([]string, error) {
 	st, err := statMount(fd)
 	if err != nil {
@@ -87,6 +86,7 @@ func (s *namespaceBuilder) resolveElement(pos *pathPosition, fd int, elements []
 	if *links++; *links > maxLinks {
 		return nil, fmt.Errorf("element %q: %w", elements[0], unix.ELOOP)
 	}
+	// a link of the host is replaced by the elements of its target
 	to, err := readLink(fd, "")
 	if err != nil {
 		return nil, fmt.Errorf("element %q: %w", elements[0], err)
@@ -115,13 +115,14 @@ func readLink(dir int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// createMissing creates the missing elements of the path at pos, and moves pos to the last element. The last element is a
-// directory if dir is set, else a file. In the host's directories, the elements are created in a writable copy.
+// createMissing creates the missing elements of the path at pos, of which the last is a directory or file, and moves pos
+// there.
 func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	if len(pos.missing) == 0 {
 		return nil
 	}
 	if pos.inside == nil {
+		// in the host's directories
 		fd, err := s.writableCopy(pos.fd)
 		if err != nil {
 			return fmt.Errorf("mount point %q is missing: %w", pos.missing[0], err)
@@ -142,8 +143,7 @@ func (s *namespaceBuilder) createMissing(pos *pathPosition, dir bool) error {
 	return nil
 }
 
-// createElement creates a file or directory with this name in the directory parent. If dir is set, it creates a directory,
-// else an empty file. It returns a descriptor of the new or existing element.
+// createElement creates an empty file or a directory, and returns a descriptor of the new or existing element.
 func createElement(parent int, name string, dir bool) (int, error) {
 	flags := openElement
 	var err error

@@ -35,8 +35,7 @@ func cloneSources(mounts []Mount) (trees []clonedTree, err error) {
 	return trees, nil
 }
 
-// cloneSource clones the source of a mount with all mounts below it. It sets the attributes and the propagation that the
-// mount requests. The clone is not yet attached to a directory.
+// cloneSource clones the source of a mount, with all mounts below it and the requested attributes, as a detached mount.
 func cloneSource(mnt *Mount) (clonedTree, error) {
 	source, err := openSource(mnt.Source, mnt.MustExist)
 	if err != nil {
@@ -60,8 +59,7 @@ func cloneSource(mnt *Mount) (clonedTree, error) {
 	return clonedTree{fd: fd, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR}, nil
 }
 
-// openSource opens the source of a mount. If the source is missing, it creates a directory there, as other runtimes do for
-// host paths. If mustExist is set, it returns an error instead.
+// openSource opens the source of a mount. Unless it must exist, a missing source becomes a directory, as in other runtimes.
 func openSource(path string, mustExist bool) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) && !mustExist {
@@ -76,9 +74,8 @@ func openSource(path string, mustExist bool) (int, error) {
 	return fd, nil
 }
 
-// checkPropagation returns an error if the source of a mount cannot have this propagation. id is the ID of the host mount that
-// contains the source. This host mount must be shared; for Slave it may be a slave instead.
-func checkPropagation(propagation Propagation, id uint64) error {
+// checkPropagation returns an error if the source of a mount, on the host mount with this ID, cannot have this propagation.
+func checkPropagation(propagation Propagation, mountID uint64) error {
 	if propagation == Private {
 		return nil
 	}
@@ -86,9 +83,9 @@ func checkPropagation(propagation Propagation, id uint64) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(table, func(m mount.Info) bool { return uint64(m.ID) == id })
+	i := slices.IndexFunc(table, func(m mount.Info) bool { return uint64(m.ID) == mountID })
 	if i < 0 {
-		return fmt.Errorf("source is on mount %d, which is not in the table", id)
+		return fmt.Errorf("source is on mount %d, which is not in the table", mountID)
 	}
 	isSlave := slices.ContainsFunc(table[i].Propagation, func(s string) bool { return strings.HasPrefix(s, "master:") })
 	if table[i].IsShared() || propagation == Slave && isSlave {

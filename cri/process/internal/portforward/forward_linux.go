@@ -38,9 +38,8 @@ const (
 // ErrStalled means that the port did not read pending data for 5 s.
 var ErrStalled = fmt.Errorf("the port has taken nothing for %v", stallTimeout)
 
-// Forward connects to a TCP port on the loopback interface, and copies data between the port and conn. netns is the path of the
-// network namespace; empty means the namespace of this process. Forward returns when both directions have ended or ctx ends, and
-// closes conn.
+// Forward copies data between conn and a TCP port on the loopback interface of a network namespace; an empty netns means that of
+// this process. It returns when both directions have ended or ctx ends, and closes conn.
 func Forward(ctx context.Context, netns string, port int32, conn io.ReadWriteCloser) error {
 	if port < 1 || port > 65535 {
 		return errors.Join(fmt.Errorf("port %d: must be 1 to 65535", port), conn.Close())
@@ -81,8 +80,7 @@ func dialPort(ctx context.Context, netns string, port int32) (*net.TCPConn, erro
 	return to, err
 }
 
-// callInNetns calls the function fn on a thread in the network namespace at path netns. The caller must use a goroutine of
-// its own, because a thread that cannot return to its namespace ends with its goroutine.
+// callInNetns calls fn on a thread in the network namespace at this path. The caller must use a goroutine of its own.
 func callInNetns(netns string, fn func() error) error {
 	if netns == "" {
 		return fn()
@@ -158,8 +156,7 @@ func copyBoth(ctx context.Context, port *net.TCPConn, conn io.ReadWriteCloser) e
 	return nil
 }
 
-// copyToPort copies from the client to the port until the client sends no more data. It then closes the write side of the
-// connection to the port.
+// copyToPort copies from the client to the port until the client sends no more data, and then closes the write side.
 func copyToPort(port *net.TCPConn, client io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {

@@ -133,9 +133,8 @@ func (t Tree) Descendants(pid int) []Process {
 	return found
 }
 
-// HasEnv reports whether the process with this PID was started with this entry in its environment. Only root gets true for
-// processes of other users. While the process executes a new program, HasEnv may return false: a caller that must not miss a
-// process calls it twice.
+// HasEnv reports whether a process was started with this entry in its environment; only root sees processes of other users. It
+// may return false while the process executes a new program: call it twice to miss no process.
 func HasEnv(pid int, entry string) bool {
 	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a pseudo-terminal and returns the descriptors of its two sides. Reads of the master are non-blocking, and reads
-// of the slave block, as programs expect. The terminal does not become the controlling terminal of this process. The slave
-// is owned by the user with ID uid; a negative ID means the user of this process.
+// Open opens a pseudo-terminal and returns the descriptors of both sides. Reads of the master are non-blocking. The slave
+// belongs to the user with ID uid, or of this process if uid is negative. It does not become the controlling terminal.
 func Open(uid int) (master, slave int, err error) {
 	master, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

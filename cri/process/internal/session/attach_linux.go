@@ -76,14 +76,14 @@ func AttachSession(ctx context.Context, session cri.Session, attach Attach) erro
 // stdinEndWait is how long a client stays attached after the end of its input, to receive remaining output.
 const stdinEndWait = time.Second
 
-// closeAfterStdin waits for the end of the client's input. It then waits for stdinEndWait, so that the client receives
-// remaining output, and detaches from the container. If the client is detached earlier, it returns at once.
+// closeAfterStdin detaches from the container some time after the end of the client's input, or when the client is detached.
 func (w *sessionStreams) closeAfterStdin(container Container) {
 	select {
 	case <-w.stdinEnded:
 	case <-w.done:
 		return
 	}
+	// the client receives remaining output
 	timer := time.NewTimer(stdinEndWait)
 	defer timer.Stop()
 	select {
@@ -93,9 +93,9 @@ func (w *sessionStreams) closeAfterStdin(container Container) {
 	}
 }
 
-// openOutputs opens the pipes for stdout and stderr of the session. It returns the ends to which the container writes, or -1
-// for a stream without a writer in the session. Writes to a full pipe do not block.
+// openOutputs opens non-blocking pipes for stdout and stderr of the session, and returns the ends for the container.
 func (w *sessionStreams) openOutputs() (fds [2]int, err error) {
+	// -1 for a stream without a writer in the session
 	fds = [2]int{-1, -1}
 	for i, to := range []io.Writer{w.s.Stdout, w.s.Stderr} {
 		if to == nil {

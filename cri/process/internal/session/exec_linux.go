@@ -19,9 +19,8 @@ import (
 // set, one terminal. Run closes fds as soon as the command has inherited them. When ctx ends, it kills the command.
 type Run func(ctx context.Context, tty bool, fds []int) (exitCode int, err error)
 
-// ExecSession runs a command with the streams of a session and returns its exit code. The function run starts the command.
-// ExecSession returns when the command has exited and its output is written. If background processes of the command keep a
-// stream open, it waits for at most [LeftoverTime].
+// ExecSession starts a command by run, with the streams of a session. It returns the exit code when the command has exited
+// and its output is written. Background processes that keep a stream open delay this by at most [LeftoverTime].
 func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -43,8 +42,7 @@ func ExecSession(ctx context.Context, session cri.Session, run Run) (int, error)
 	return code, err
 }
 
-// openCommandFiles opens three pipes or, if the session has a TTY, a terminal. It returns the descriptors of the command:
-// stdin, stdout and stderr, or only the terminal.
+// openCommandFiles returns the descriptors for a command: three pipes, or one terminal if the session has a TTY.
 func (w *sessionStreams) openCommandFiles() (fds []int, err error) {
 	defer func() {
 		if err != nil {
@@ -91,9 +89,8 @@ func (w *sessionStreams) openInput() (int, error) {
 	return from, err
 }
 
-// openOutput returns stdout or stderr of the command. It is the end of a pipe that is copied to writer, or /dev/null if
-// writer is nil.
-func (w *sessionStreams) openOutput(writer io.Writer, name string) (int, error) {
+// openOutput returns a pipe for the command that is copied to the writer, or /dev/null if the writer is nil.
+func (w *sessionStreams) openOutput(writer io.Writer, name string) (fd int, err error) {
 	if writer == nil {
 		return openNull(unix.O_WRONLY)
 	}

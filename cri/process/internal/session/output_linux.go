@@ -62,8 +62,8 @@ func (o *outputCopier) stopCopying() {
 	_ = o.from.SetReadDeadline(time.Now())
 }
 
-// copyOutput copies until the end of the stream. After [outputCopier.setCommandExited] it copies the buffered output and waits
-// for at most LeftoverTime for more. It returns the first error of the writer.
+// copyOutput copies until the end of the stream, or some time after [outputCopier.setCommandExited]. It returns errors of the
+// writer.
 func (o *outputCopier) copyOutput() error {
 	conn, err := o.from.SyscallConn()
 	if err != nil {
@@ -103,9 +103,6 @@ func (o *outputCopier) copyOutput() error {
 }
 
 // extendDeadline sets the deadline for reading output after the command has exited. It returns false if reading must stop.
-// unread is the number of bytes that the command itself has written and that are still unread. If it is positive, the
-// deadline is LeftoverTime from now. Otherwise the output is of background processes, and the deadline is LeftoverTime after
-// the exit.
 func (o *outputCopier) extendDeadline(unread int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,6 +110,7 @@ func (o *outputCopier) extendDeadline(unread int) bool {
 		return false
 	}
 	now := time.Now()
+	// output of background processes; unread bytes of the command itself extend the deadline
 	until := o.commandExited.Add(LeftoverTime)
 	if unread > 0 {
 		until = now.Add(LeftoverTime)
@@ -131,8 +129,7 @@ func bufferedBytes(conn syscall.RawConn) (n int) {
 	return n
 }
 
-// readBuffer waits for output and reads it into a pooled buffer. It returns the buffer and the number of bytes. If n is zero, buf
-// is nil, and err is [io.EOF] or the error of the deadline.
+// readBuffer waits for output and reads it into a pooled buffer. At the end of the output it returns [io.EOF].
 func readBuffer(conn syscall.RawConn) (buf *[bufferSize]byte, n int, err error) {
 	waited := conn.Read(func(fd uintptr) bool {
 		b := buffers.Get().(*[bufferSize]byte)

@@ -96,8 +96,7 @@ func (w *sessionStreams) resizeFirst() {
 	}
 }
 
-// resize sets the terminal to each size that the client sends, until Session.Resize or the session is closed. It ignores errors,
-// which occur after the terminal is closed.
+// resize sets the terminal to each size that the client sends, until Session.Resize or the session is closed.
 func (w *sessionStreams) resize() {
 	for {
 		select {
@@ -107,7 +106,7 @@ func (w *sessionStreams) resize() {
 			if !ok {
 				return
 			}
-			_ = pty.Resize(w.terminal, size.Width, size.Height)
+			_ = pty.Resize(w.terminal, size.Width, size.Height) // fails after the terminal is closed
 		}
 	}
 }

@@ -47,8 +47,7 @@ type client struct {
 	dropped chan error     // receives the reason once when the client is dropped
 }
 
-// addClient adds a client to which output is copied. The hub closes the client's descriptors from now on. After the process has
-// exited, addClient returns ErrEnded.
+// addClient adds a client to which output is copied, and whose descriptors the hub closes. After the exit it returns ErrEnded.
 func (h *outputHub) addClient(attached *client) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -66,8 +65,7 @@ func (h *outputHub) addClient(attached *client) error {
 	return nil
 }
 
-// writeOutput writes output of the process to every client that receives this stream. It drops a client whose pipe is full,
-// because the output of that client would have a gap.
+// writeOutput writes output of the process to every client that receives this stream.
 func (h *outputHub) writeOutput(stream string, data []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,6 +83,7 @@ func (h *outputHub) writeOutput(stream string, data []byte) {
 			_ = unix.Close(fd) // the client has closed this stream
 			delete(c.fds, stream)
 		case err != nil || n < len(data):
+			// its pipe is full, and its output would have a gap
 			h.dropClient(c, errBehind)
 		}
 	}
@@ -99,8 +98,7 @@ func (h *outputHub) removeClient(attached *client) {
 	}
 }
 
-// dropClient removes a client from the hub and closes the descriptors of its streams. It sends reason to the goroutine that
-// serves the client. A nil reason means that the client was not at fault. The caller holds mu.
+// dropClient removes a client from the hub, closes its descriptors, and sends the reason to its goroutine. The caller holds mu.
 func (h *outputHub) dropClient(attached *client, reason error) {
 	delete(h.clients, attached)
 	closeAll(slices.Collect(maps.Values(attached.fds)))
@@ -123,9 +121,8 @@ func (h *outputHub) closeClients(limit time.Duration) {
 	}
 }
 
-// attachClient copies the output of the process to a client. It returns when the client disconnects or is dropped, or when
-// the process exits. fds contains the client's descriptors. attachClient sets *fds to nil when it has taken ownership of
-// them.
+// attachClient copies the output of the process to a client until the client leaves or the process exits. Once the hub owns the
+// descriptors, *fds is nil.
 func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) error {
 	c, err := newClient(req, *fds)
 	if err != nil {
@@ -134,7 +131,7 @@ func (k *shimServer) attachClient(conn *net.UnixConn, req request, fds *[]int) e
 	if err := k.hub.addClient(c); err != nil {
 		return err
 	}
-	*fds = nil
+	*fds = nil // the hub owns them
 	_ = conn.SetWriteDeadline(time.Now().Add(replyTimeout))
 	answer := reply{Version: protocol, Input: req.Stdin && k.spec.Stdin, TTY: k.spec.TTY, Once: k.spec.StdinOnce}
 	if answer.Input || req.Terminal && k.spec.TTY {
@@ -196,9 +193,7 @@ func newClient(req request, fds []int) (*client, error) {
 	return c, nil
 }
 
-// runSessionCommand runs the command of a request and returns its exit code. The client's descriptors in fds become the
-// streams of the command. If the client disconnects, runSessionCommand kills the command and all processes that the command
-// has started.
+// runSessionCommand runs the command of a request with the client's descriptors as its streams, and returns its exit code.
 func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (int, error) {
 	want := 3
 	if req.TTY {
@@ -224,6 +219,7 @@ func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (
 	if err != nil {
 		return 0, err
 	}
+	// when the client disconnects, also the processes that the command has started
 	kill := func() { k.killMarked(pid, mark) }
 	code, err := k.awaitCommand(conn, status, fds, kill)
 	if err == nil && !sendResult(conn, code) {
@@ -245,8 +241,7 @@ func sendResult(conn net.Conn, code int) bool {
 
 func isTerm(entry string) bool { return strings.HasPrefix(entry, "TERM=") }
 
-// killMarked kills the command with this PID and all processes that have the entry mark in their environment, until none is
-// left. A process escapes only if it has removed that entry and is no longer a descendant of the command.
+// killMarked kills a command and all processes with the mark in their environment, until none is left.
 func (k *shimServer) killMarked(pid int, mark string) {
 	k.killExec(pid)
 	clean := 0
@@ -257,6 +252,7 @@ func (k *shimServer) killMarked(pid int, mark string) {
 			continue
 		}
 		clean++
+		// a process escapes only if it has removed the mark and is no descendant of the command
 		for _, p := range procfs.NewTree(all).Descendants(os.Getpid()) {
 			if !p.Zombie && procfs.HasEnv(p.PID, mark) {
 				clean = 0

@@ -16,11 +16,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/backoff"
 )
 
-// joinCgroups moves the calling thread to the cgroup v1 directories among dirs. It returns a descriptor of the cgroup v2
-// directory, or -1 if there is none. The caller forks children into that cgroup, because a thread cannot join a v2 cgroup
-// without its process.
+// joinCgroups moves the calling thread to the cgroup v1 directories, and returns a descriptor of the v2 directory or -1.
 func joinCgroups(dirs []string) (v2 int, err error) {
-	v2 = -1
+	v2 = -1 // the caller forks into v2: a thread cannot join it without its process
 	for _, dir := range dirs {
 		var st unix.Statfs_t
 		if err := unix.Statfs(dir, &st); err != nil {
@@ -76,8 +74,8 @@ const (
 	maxChildren    = 1000                   // maximum number of entries per directory and attempt
 )
 
-// killAndRemoveCgroups kills the processes in these cgroups, and removes the cgroups and their descendants. It returns an
-// error if a cgroup still exists when the time limit has passed. The removal of the container then tries again.
+// killAndRemoveCgroups kills the processes in these cgroups, and removes them with their descendants within the time
+// limit.
 func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	var errs []error
@@ -98,8 +96,7 @@ func killAndRemoveCgroups(dirs []string, limit time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// tryRemoveCgroup tries to remove a cgroup. If that fails, it kills the processes in the cgroup, removes the descendants
-// down to maxDepth levels, and tries once more. It gives up at deadline.
+// tryRemoveCgroup removes a cgroup, if necessary after its processes are killed and its descendants removed.
 func tryRemoveCgroup(dir string, maxDepth int, deadline time.Time) error {
 	err := rmdirCgroup(dir)
 	if err == nil || time.Now().After(deadline) {

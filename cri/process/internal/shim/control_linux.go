@@ -67,8 +67,8 @@ var ErrEnded = errors.New("the container has exited")
 var ErrOldShim = fmt.Errorf("the shim of this container was started by an older agent and cannot do that until the container is restarted: %w",
 	errors.ErrUnsupported)
 
-// Signal sends a signal to the process group of the container's process. It succeeds if the process has exited. If the shim does
-// not respond, Signal waits until ctx ends. It does not retry, so that the process never receives the signal twice.
+// Signal sends a signal to the process group of the container's process, and succeeds if the process has exited. Until ctx ends,
+// it waits for the shim. It never sends the signal twice.
 func (h *Handle) Signal(ctx context.Context, sig int) error {
 	_, err := h.sendRequest(ctx, request{Op: opSignal, Signal: sig})
 	return endedIsSuccess(err)
@@ -113,8 +113,7 @@ func (h *Handle) sendRequest(ctx context.Context, req request, fds ...int) (repl
 	return answer, answer.replyError(req)
 }
 
-// explainError explains a failure of the connection to the shim. It returns the cause of ctx if ctx has ended, and ErrEnded
-// if the shim has exited. Otherwise it adds the kind of the request to err.
+// explainError returns the cause of a failed request to the shim: that of ctx, ErrEnded, or err with the kind of request.
 func (h *Handle) explainError(ctx context.Context, req request, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -130,8 +129,7 @@ func (h *Handle) explainError(ctx context.Context, req request, err error) error
 	return fmt.Errorf("%s through shim: %w", req.Op, err)
 }
 
-// replyError returns the error in the shim's reply to a request, or nil if there is none. If the shim is too old to support
-// the request, the error wraps ErrOldShim.
+// replyError returns the error in the shim's reply, or nil. If the shim does not support the request, it wraps ErrOldShim.
 func (a reply) replyError(req request) error {
 	switch {
 	case a.Error == "":
@@ -198,8 +196,8 @@ const (
 	maxMessage     = 16 << 20 // maximum size of a message in bytes; longer than any command that the kernel accepts
 )
 
-// readMessage reads a JSON message, and returns the descriptors that were sent with it. The caller closes the descriptors,
-// also after an error. rest is the decoder for further messages, which may already have buffered input.
+// readMessage reads a JSON message and the descriptors that were sent with it, which the caller closes. rest reads further
+// messages.
 func readMessage(conn *net.UnixConn, message any) (fds []int, rest *json.Decoder, err error) {
 	first, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(maxDescriptors*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(first, oob)
@@ -230,12 +228,12 @@ func closeAll(fds []int) {
 	}
 }
 
-// socketPath returns a path of the shim's socket in the directory dir. The path is short enough for a unix socket address,
-// which has at most 107 bytes. It is valid until the caller calls done.
+// socketPath returns a path of the shim's socket that is valid until the caller calls done.
 func socketPath(dir string) (path string, done func(), err error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
+	// a unix socket address has at most 107 bytes
 	return filepath.Join("/proc/self/fd", fmt.Sprint(fd), sockFile), func() { unix.Close(fd) }, nil
 }

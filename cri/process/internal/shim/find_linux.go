@@ -65,9 +65,8 @@ func openHandle(dir string, pid int) (*Handle, error) {
 	return nil, err
 }
 
-// SearchShim finds the shim of the container with directory dir in the list of all processes, by the arguments of the shim.
-// Unlike FindShim, it finds a shim that hangs before it has recorded its process ID. If there is no such shim, it returns an
-// error.
+// SearchShim finds the shim of a container by its arguments in the list of all processes. Unlike FindShim, it finds a shim
+// that hangs before it has recorded its process ID. Without such a shim, it returns an error.
 func SearchShim(dir string) (*Handle, error) {
 	lives, err := isLocked(dir)
 	if err == nil && !lives {

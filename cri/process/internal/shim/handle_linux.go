@@ -98,8 +98,7 @@ func isResourceShortage(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOBUFS)
 }
 
-// pollableFile returns a duplicate of the pidfd as a file that the Go runtime polls. With this file, a waiting goroutine
-// blocks no thread and can have its own deadline. If the handle is closed, pollableFile returns nil without an error.
+// pollableFile returns a duplicate of the pidfd that the Go runtime polls, or nil if the handle is closed.
 func (h *Handle) pollableFile() (*os.File, error) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -114,6 +113,7 @@ func (h *Handle) pollableFile() (*os.File, error) {
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
+	// a waiting goroutine blocks no thread, and can have its own deadline
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
@@ -188,8 +188,8 @@ func ReadOutcome(dir, mark string) (Exit, error) {
 	return exit, writeExit(dir, exit)
 }
 
-// killLeftovers kills the processes that a killed shim has left: the container's process, and all processes that have the
-// entry mark in their environment. A process that has removed this entry escapes.
+// killLeftovers kills the processes that a killed shim has left: the container's process, and all with the mark in their
+// environment.
 func killLeftovers(run Run, mark string) {
 	// The kernel kills the process with its shim, unless the process has changed its credentials.
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})

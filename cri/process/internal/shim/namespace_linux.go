@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/mountns"
 )
 
-// enterEnvironment moves the calling thread to the cgroups, the namespaces and the working directory of the container. It
-// must be called on the thread that forks the container's processes.
+// enterEnvironment moves the calling thread, which forks the processes, to the cgroups, namespaces and directory of the
+// container.
 func (k *shimServer) enterEnvironment() (err error) {
 	if k.spec.NoNewPrivs {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -56,11 +56,9 @@ func IsNetworkSysctl(name string) bool {
 	return strings.HasPrefix(name, "net.") && !strings.Contains(name, "/") && !strings.Contains(name, "..") && !strings.Contains(name, "\x00")
 }
 
-// enterNetwork moves the thread to the network namespace at path and sets the sysctls there. An empty path means the host's
-// network: the thread then stays in its namespace. enterNetwork returns an error for a sysctl that would change the host.
-// In the network namespace of the host or the agent, each sysctl does. In another one, a sysctl outside network namespaces
-// does.
+// enterNetwork moves the thread to the network namespace at path, or stays on the host if path is empty, and sets the sysctls.
 func enterNetwork(path string, sysctls map[string]string) error {
+	// a sysctl on the host's network or outside network namespaces would change the host
 	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		if path == "" || !IsNetworkSysctl(name) {
 			return fmt.Errorf("set sysctl %.128q to %.128q: it would change the host", name, sysctls[name])
@@ -133,8 +131,7 @@ func newOOMScore(adj *int) (*oomScore, error) {
 	return &oomScore{file: file, own: string(own[:n]), adj: fmt.Sprintln(*adj)}, nil
 }
 
-// callAdjusted calls a function that forks a process. During the call, the shim has the OOM score adjustment that the
-// process must inherit. Without permission to set this adjustment, the shim keeps its current one.
+// callAdjusted calls a function that forks a process, while the shim has the OOM score adjustment that the process inherits.
 func (o *oomScore) callAdjusted(fn func()) {
 	if o == nil {
 		fn()
@@ -145,7 +142,7 @@ func (o *oomScore) callAdjusted(fn func()) {
 	if err == nil {
 		_, err = o.file.WriteAt([]byte(o.own), 0)
 	}
-	if err != nil && !os.IsPermission(err) {
+	if err != nil && !os.IsPermission(err) { // without permission, the process inherits the shim's own
 		fmt.Fprintln(os.Stderr, "set OOM score adjustment:", err)
 	}
 }

@@ -136,9 +136,9 @@ func ReadRecord[T any](path string) (T, error) {
 	return v, nil
 }
 
-// readRegular reads a regular file of at most maxRecord bytes. It returns an error for a named pipe, by which another
-// program may have replaced the file, and does not block.
+// readRegular reads a regular file of at most maxRecord bytes.
 func readRegular(path string) ([]byte, error) {
+	// does not block on a named pipe, by which another program may have replaced the file
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -174,8 +174,7 @@ func WriteRecord(path string, value any) error { return writeRecord(path, value,
 // writeExit writes the exit record to dir and syncs it to disk. Otherwise a completed job could run again after a power failure.
 func writeExit(dir string, exit Exit) error { return writeExitSynced(dir, exit, (*os.File).Sync) }
 
-// writeExitSynced writes the exit record to the directory dir. It calls sync for everything that is needed to find the
-// record after a power failure: the record itself, the other records in dir, dir and the parent of dir.
+// writeExitSynced writes the exit record, and calls sync for each file and directory that a power failure could lose.
 func writeExitSynced(dir string, exit Exit, sync func(*os.File) error) error {
 	if err := writeRecord(filepath.Join(dir, exitFile), exit, sync); err != nil {
 		return err
@@ -207,8 +206,7 @@ func syncPath(path string, sync func(*os.File) error) error {
 	return nil
 }
 
-// writeRecord writes a value as JSON and replaces the file atomically. Before it renames the complete temporary file, it
-// calls sync with that file. A nil sync is not called.
+// writeRecord writes a value as JSON and replaces the file atomically. sync, which may be nil, is called before the rename.
 func writeRecord(path string, value any, sync func(*os.File) error) error {
 	data, err := json.Marshal(value)
 	if err != nil {

@@ -106,9 +106,8 @@ func (k *shimServer) signalGroup(sig unix.Signal) error {
 	return nil
 }
 
-// execCommand runs a command and returns its exit code. If the client disconnects, it kills the command. fds contains the
-// client's descriptors for stdout and stderr. execCommand closes them and removes them from *fds once the command has
-// started.
+// execCommand runs a command with the client's stdout and stderr, and returns its exit code. If the client disconnects, it kills
+// the command.
 func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int, error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -122,9 +121,7 @@ func (k *shimServer) execCommand(conn net.Conn, argv []string, fds *[]int) (int,
 	return k.awaitCommand(conn, status, fds, func() { k.killExec(pid) })
 }
 
-// awaitCommand waits until a command has exited, and returns its exit code. The channel status receives the exit status of
-// the command. If the client disconnects first, awaitCommand calls kill and returns an error. fds contains the shim's copies
-// of the command's descriptors, which awaitCommand closes first.
+// awaitCommand waits until a command has exited, and returns its exit code. If the client disconnects first, it calls kill.
 func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus, fds *[]int, kill func()) (int, error) {
 	// So that the client sees end of file when the command exits.
 	closeAll(*fds)
@@ -146,14 +143,13 @@ func (k *shimServer) awaitCommand(conn net.Conn, status chan syscall.WaitStatus,
 	}
 }
 
-// forkExec starts a command with the streams in files, and returns its PID. env is added to the environment of the
-// container. The returned channel receives the exit status of the command once. After the container's process has exited,
-// forkExec returns ErrEnded.
+// forkExec starts a command with these streams and additional environment, and returns its PID and a channel for its exit
+// status.
 func (k *shimServer) forkExec(argv []string, files stdio, env []string) (pid int, status chan syscall.WaitStatus, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.exited {
-		return 0, nil, ErrEnded
+		return 0, nil, ErrEnded // with the container's process
 	}
 	if pid, err = k.forkOnThread(argv, files, env); err != nil {
 		return 0, nil, err

@@ -96,8 +96,7 @@ func Main(dir string) int {
 	return 0
 }
 
-// closeOnExec sets the flag close-on-exec on the descriptor first and on all higher descriptors. This includes descriptors
-// that the shim inherited from the agent by mistake.
+// closeOnExec sets the flag close-on-exec on all descriptors from first on, including those inherited from the agent by mistake.
 func closeOnExec(first int) {
 	if unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -113,8 +112,7 @@ func closeOnExec(first int) {
 	}
 }
 
-// startContainer starts the container's process, the goroutine that reaps child processes, and the server for requests of agents.
-// It returns the start record of the process, which it also writes to the directory of the container.
+// startContainer starts the container's process, the reaper of child processes and the server for requests of agents.
 func (k *shimServer) startContainer() (run Run, err error) {
 	if k.spec, err = ReadRecord[Spec](filepath.Join(k.dir, specFile)); err != nil {
 		return run, err
@@ -173,8 +171,7 @@ func (k *shimServer) forkProcess() error {
 	return err
 }
 
-// forkOnThread starts a program as a session leader. It forks on the thread that is in the namespaces and cgroups of the
-// container. env is added to the environment of the container.
+// forkOnThread starts a program as a session leader, on the thread that is in the namespaces and cgroups of the container.
 func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid int, err error) {
 	k.thread.runOnThread(func() {
 		k.oom.callAdjusted(func() { pid, err = k.forkHere(argv, files, env) })
@@ -218,8 +215,8 @@ func (k *shimServer) lookPath(name string) (string, error) {
 	return exec.LookPath(name)
 }
 
-// reapChildren waits until all child processes have exited: the container's process, commands, and orphaned descendants. It
-// records the exit status of the container's process, and sends the exit status of each command to the command's channel.
+// reapChildren waits until all child processes have exited, and records the exit status of the container's process and of
+// commands.
 func (k *shimServer) reapChildren() {
 	defer close(k.childrenReaped)
 	for {
@@ -247,10 +244,10 @@ func (k *shimServer) reapChildren() {
 	}
 }
 
-// recordExit writes the exit record after the container's process has exited. Before that it kills the remaining processes,
-// waits for the last output and detaches the clients. run is the start record of the process.
-func (k *shimServer) recordExit(run Run) error {
-	exit := Exit{Code: exitCode(k.status), Reason: ReasonCompleted, Started: run.At, At: k.exitTime}
+// recordExit writes the exit record of the container's process, after the remaining processes are killed and their output is
+// written.
+func (k *shimServer) recordExit(started Run) error {
+	exit := Exit{Code: exitCode(k.status), Reason: ReasonCompleted, Started: started.At, At: k.exitTime}
 	if exit.Code != 0 {
 		exit.Reason = ReasonError
 	}
@@ -274,9 +271,8 @@ func (k *shimServer) recordExit(run Run) error {
 	return writeExit(k.dir, exit)
 }
 
-// killUntil kills all descendants of the shim, repeatedly, until the channel done is closed. It returns false if the channel
-// is still open after the time limit.
-func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) bool {
+// killUntil kills all descendants of the shim until the channel done is closed. At the time limit it returns false.
+func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) (closed bool) {
 	deadline := time.Now().Add(limit)
 	again := backoff.Policy{First: time.Millisecond, Max: 50 * time.Millisecond}
 	for pause := again.First; time.Now().Before(deadline); pause = again.Next(pause) {

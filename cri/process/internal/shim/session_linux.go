@@ -16,9 +16,9 @@ import (
 // killReplyTimeout limits the wait for the shim's reply after the client of a command has disconnected.
 const killReplyTimeout = 3 * time.Second
 
-// Run runs a command in the environment of the container, and returns its exit code. fds contains stdin, stdout and stderr
-// of the command or, if tty is set, one terminal. Run closes these descriptors. When ctx ends, it kills the command and its
-// child processes. If the shim was started by an older version of the agent, it returns [ErrOldShim].
+// Run runs a command in the environment of the container, with fds as its stdin, stdout and stderr, or its terminal if tty is
+// set. It closes fds and returns the exit code. When ctx ends, it kills the command and its child processes. For a shim of an
+// older agent, it returns [ErrOldShim].
 func (h *Handle) Run(ctx context.Context, argv []string, tty bool, fds []int) (int, error) {
 	r := request{Op: opRun, Version: protocol, Argv: argv, TTY: tty}
 	conn, err := h.openRequest(ctx, r, fds)
@@ -65,9 +65,8 @@ type AttachOptions struct {
 	Terminal bool // terminal of the process, to set its size
 }
 
-// Attach makes the shim copy the output of the container's process to fds: stdout to fds[0] and stderr to fds[1]. A
-// descriptor of -1 means that the stream is not copied. Attach closes the descriptors. The shim disconnects a client that
-// reads so slowly that its pipe is full. Once Attach has returned, ctx has no effect.
+// Attach makes the shim copy stdout of the container's process to fds[0] and stderr to fds[1], unless they are -1, and closes
+// them. The shim disconnects a client whose pipe is full. Once Attach has returned, ctx has no effect.
 func (h *Handle) Attach(ctx context.Context, opts AttachOptions, fds [2]int) (*Attachment, error) {
 	r := request{Op: opAttach, Version: protocol, Stdin: opts.Input, Terminal: opts.Terminal, Stdout: fds[0] >= 0, Stderr: fds[1] >= 0}
 	var wanted []int
@@ -127,8 +126,8 @@ func (a *Attachment) Input() *os.File {
 	return a.file
 }
 
-// Terminal returns the master of the terminal of the container's process. It is nil if the process has no terminal, or
-// AttachOptions requested neither Input nor Terminal. It may be the same file as Input. The caller closes the file.
+// Terminal returns the master of the terminal, which may be the same file as Input. It is nil if the process has no terminal,
+// or AttachOptions requested neither Input nor Terminal. The caller closes the file.
 func (a *Attachment) Terminal() *os.File {
 	if !a.attachedReply.TTY {
 		return nil

@@ -38,9 +38,9 @@ const shimEnv = "NODEAGENT_SHIM"
 // IsShimProcess reports whether this program was started as a shim, even if it has changed its arguments.
 func IsShimProcess() bool { return os.Getenv(shimEnv) != "" }
 
-// shimEnviron returns the environment of a shim. It limits the memory of the Go runtime. By default, the race detector
-// delays the exit of a program by one second; the environment disables this delay.
+// shimEnviron returns the environment of a shim, which limits the memory of the Go runtime.
 func shimEnviron() []string {
+	// the race detector delays the exit of a program by one second by default
 	return []string{"GOMAXPROCS=1", "GOGC=10", "GORACE=atexit_sleep_ms=0", shimEnv + "=1"}
 }
 
@@ -78,8 +78,7 @@ func StartShim(ctx context.Context, dir string) (*Handle, Run, error) {
 	return nil, Run{}, errors.Join(err, h.KillAndClose())
 }
 
-// startProcess starts this program again, as the shim of the container with directory dir. The shim inherits two files: the
-// pipe report for its start report, and the locked file lock.
+// startProcess starts this program again as the shim of a container, with a pipe for its start report and the locked file.
 func startProcess(dir string, report, lock *os.File) (*Handle, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

@@ -33,8 +33,8 @@ func (s stdio) close() {
 	}
 }
 
-// openStdio opens stdin, stdout and stderr for the container's process, and starts to copy the output. The caller closes the
-// returned descriptors, also after an error.
+// openStdio opens stdin, stdout and stderr for the container's process, and starts to copy the output. The caller always
+// closes the files.
 func (k *shimServer) openStdio() (files stdio, err error) {
 	if k.spec.TTY {
 		return k.openTerminal()
@@ -89,9 +89,8 @@ func (k *shimServer) openStdin() (int, error) {
 	return ends[0], nil
 }
 
-// openPipe opens a pipe for an output stream of the container's process, and starts to copy the output. It returns the end
-// to which the process writes.
-func (k *shimServer) openPipe(stream string) (int, error) {
+// openPipe returns a pipe for an output stream of the container's process, and starts to copy the output.
+func (k *shimServer) openPipe(stream string) (fd int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return -1, os.NewSyscallError("pipe2", err)
@@ -156,8 +155,7 @@ type processInput struct {
 	fd int // -1: closed
 }
 
-// lendFD calls fn with the descriptor of the container's stdin, which stays open while fn runs. If the container has no
-// stdin or its stdin is closed, fn gets nil.
+// lendFD calls fn with the descriptor of the container's stdin, or with nil if stdin is missing or closed.
 func (i *processInput) lendFD(fn func(fds []int) error) error {
 	if i == nil {
 		return fn(nil)
@@ -167,6 +165,7 @@ func (i *processInput) lendFD(fn func(fds []int) error) error {
 	if i.fd < 0 {
 		return fn(nil)
 	}
+	// under the lock, so that the descriptor stays open
 	return fn([]int{i.fd})
 }
 

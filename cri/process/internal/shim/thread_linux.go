@@ -19,11 +19,11 @@ type forkThread struct {
 	tid   int
 }
 
-// newThread starts a thread that forks processes. It is never the main thread, because the kernel would charge the memory of
-// the whole shim to the cgroup of the main thread.
+// newThread starts a thread that forks processes.
 func newThread() *forkThread {
 	t := &forkThread{calls: make(chan func()), quit: make(chan struct{})}
 	ready := make(chan struct{})
+	// not the main thread, because the kernel would charge the memory of the whole shim to the cgroup of the main thread
 	go t.runCalls(ready)
 	<-ready
 	return t

@@ -16,9 +16,8 @@ import (
 // defaultPath is the PATH of a container whose config sets none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// ShimSpec returns the spec of a shim with the command, environment, user and log of a container. The caller adds
-// namespaces, mounts and cgroups. logDir is the log directory of the sandbox. mark is an entry that is added to the
-// environment.
+// ShimSpec returns the spec of a shim with the command, environment, user and log of a container. mark is added to the
+// environment, and logDir is the sandbox's log directory. The caller adds namespaces, mounts and cgroups.
 func ShimSpec(config *cri.ContainerConfig, logDir, mark string) (shim.Spec, error) {
 	s := shim.Spec{
 		Argv:       slices.Concat(config.Command, config.Args),
@@ -60,8 +59,8 @@ func ShimSpec(config *cri.ContainerConfig, logDir, mark string) (shim.Spec, erro
 	return s, err
 }
 
-// buildEnviron returns the environment of a container: a default PATH, the given variables, and the entry mark. If a name
-// occurs several times, its last value applies.
+// buildEnviron returns the environment of a container: a default PATH, the variables, of which the last applies, and the
+// mark.
 func buildEnviron(vars []cri.EnvVar, mark string) ([]string, error) {
 	env := []string{"PATH=" + defaultPath}
 	index := map[string]int{"PATH": 0}

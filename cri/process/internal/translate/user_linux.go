@@ -13,9 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/shim"
 )
 
-// resolveUser returns the user and groups that a security context requests, or nil for the agent's user. If no group is
-// requested, the user gets the group in the host's user database. If the user is not in the database, the group has the
-// number of the user.
+// resolveUser returns the user and groups that a security context requests, or nil for the agent's user.
 func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	if security.RunAsUser == nil && security.RunAsUsername == "" && security.RunAsGroup == nil && len(security.SupplementalGroups) == 0 {
 		return nil, nil
@@ -28,7 +26,7 @@ func resolveUser(security cri.ContainerSecurity) (*shim.User, error) {
 	var known *user.User
 	switch {
 	case security.RunAsUser != nil:
-		ids[0], ids[1] = *security.RunAsUser, *security.RunAsUser
+		ids[0], ids[1] = *security.RunAsUser, *security.RunAsUser // the group of a user that the host does not know
 		known, _ = user.LookupId(strconv.FormatInt(*security.RunAsUser, 10))
 	case security.RunAsUsername != "":
 		var err error
