@@ -23,9 +23,8 @@ type Pod struct {
 	Containers []Container // of all sandboxes, in the runtime's order
 }
 
-// Pods yields the pods of the snapshot, each with its sandboxes and containers. Pods with a sandbox come first, in the order
-// of their first sandboxes. The other pods follow, in the order of their first containers. Sandboxes and containers without
-// a pod UID are skipped.
+// Pods yields the pods of the snapshot with their sandboxes and containers. Pods with a sandbox come first, in the order of
+// their first sandboxes. Pods with containers only follow. Objects without a pod UID are skipped.
 func (s Snapshot) Pods() iter.Seq[Pod] {
 	return func(yield func(Pod) bool) {
 		index := make(map[string]int, len(s.Sandboxes))

@@ -21,9 +21,8 @@ type Amount struct {
 	Format   AmountFormat // text format of Absolute
 }
 
-// Of returns a as a number, for a resource with this capacity. This is Absolute if it is not zero, otherwise Fraction
-// multiplied by capacity. A result outside the range of int64 becomes the nearest int64. Fraction has the precision of a
-// float32, as in the kubelet.
+// Of returns the amount as a number: Absolute if it is not zero, otherwise the Fraction of capacity. The Fraction has the
+// precision of a float32, as in the kubelet. The result is limited to the range of int64.
 func (a Amount) Of(capacity int64) int64 {
 	if a.Absolute != 0 {
 		return a.Absolute
@@ -77,8 +76,7 @@ func ParseAmount(text string) (Amount, error) {
 // isDisabled reports whether text is exactly "0%" or "100%", which disables a threshold.
 func isDisabled(text string) bool { return text == "0%" || text == "100%" }
 
-// parseReclaim parses a minimum reclaim, which is a quantity or a percentage of the capacity. A quantity must not be
-// negative. A percentage must be above 0%, and may exceed 100%.
+// parseReclaim parses a minimum reclaim: a quantity that is not negative, or a percentage above 0%, perhaps above 100%.
 func parseReclaim(text string) (Amount, error) {
 	a, err := parseSigned(text)
 	switch {

@@ -47,8 +47,7 @@ type ExceededLimit struct {
 	Message string // complete eviction message
 }
 
-// diskUsage returns the pod's usage of the selected parts of its local storage, in bytes. If inodes is true, it returns the
-// number of inodes instead.
+// diskUsage returns the pod's usage of the selected parts of its local storage, in bytes or inodes.
 func (c *Candidate) diskUsage(parts storageParts, inodes bool) (used int64) {
 	add := func(counts bool, u Usage) {
 		switch {

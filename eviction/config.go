@@ -66,10 +66,9 @@ func defaultHard(goos string) map[string]string {
 	return hard
 }
 
-// ParseThresholds returns the thresholds in config: first the hard ones, then the soft ones, each sorted by signal. It
-// omits thresholds of "0%" and "100%", because these values disable a threshold. If config.EnforcePods is true, it adds
-// thresholds for allocatableMemory.available. It adds none for containerfs: call [Layout.Thresholds] for that. The error
-// names each invalid entry.
+// ParseThresholds returns the hard and then the soft thresholds in config, each sorted by signal. "0%" and "100%" disable a
+// threshold. With config.EnforcePods it adds thresholds for allocatableMemory.available, but none for containerfs: see
+// [Layout.Thresholds]. The error names each invalid entry.
 func ParseThresholds(config Config) ([]Threshold, error) {
 	var p parser
 	list := p.parseThresholds("evictionHard", config.hardThresholds())
@@ -144,8 +143,7 @@ func (p *parser) parseSignals(field string, values map[string]string) (signals [
 	return signals
 }
 
-// parseThresholds parses the amounts of thresholds. The argument field is evictionHard or evictionSoft, and is used in
-// errors. Thresholds that are disabled by "0%" or "100%" are omitted.
+// parseThresholds parses the amounts of evictionHard or evictionSoft. It omits thresholds that "0%" or "100%" disables.
 func (p *parser) parseThresholds(field string, texts map[string]string) (list []Threshold) {
 	values := p.parseAmounts(field, texts, ParseAmount)
 	for _, s := range nodeSignals() {
@@ -156,8 +154,7 @@ func (p *parser) parseThresholds(field string, texts map[string]string) (list []
 	return list
 }
 
-// parseAmounts returns the parsed amounts by signal. field is the name of the configuration field for errors. Invalid texts
-// are omitted, and an error is recorded for each.
+// parseAmounts returns the valid amounts by signal, and records an error for each invalid one.
 func (p *parser) parseAmounts(field string, texts map[string]string, parse func(string) (Amount, error)) map[Signal]Amount {
 	values := make(map[Signal]Amount, len(texts))
 	for _, s := range p.parseSignals(field, texts) {
@@ -190,10 +187,9 @@ func (p *parser) parseGracePeriods(values map[string]string) map[Signal]time.Dur
 	return periods
 }
 
-// FindContradictions returns an error for each threshold that is probably a mistake, although the kubelet accepts it. One
-// mistake is a soft threshold that is met no earlier than the hard threshold of its signal. This is only checked if both
-// are quantities or both are percentages. The other mistake is a percentage that, together with the minimum reclaim,
-// reaches 100 %: such a threshold stays met.
+// FindContradictions returns an error for each threshold that is probably a mistake, although the kubelet accepts it. Such a
+// soft threshold is met no earlier than the hard one. Such a percentage reaches 100 % with the minimum reclaim, so that it
+// stays met.
 func FindContradictions(thresholds []Threshold) (found []error) {
 	for _, t := range thresholds {
 		if sum := t.Value.Fraction + t.MinReclaim.Fraction; t.Value.Fraction > 0 && sum >= 1 {
@@ -203,6 +199,7 @@ func FindContradictions(thresholds []Threshold) (found []error) {
 			if t.Hard() || !hard.Hard() || t.Signal != hard.Signal {
 				continue
 			}
+			// two quantities or two percentages; others cannot be compared
 			amounts := t.Value.Absolute != 0 && t.Value.Absolute <= hard.Value.Absolute
 			fractions := hard.Value.Absolute == 0 && t.Value.Fraction != 0 && t.Value.Fraction <= hard.Value.Fraction
 			if amounts || fractions {

@@ -88,8 +88,7 @@ type decider struct {
 	deferredSignal Signal              // signal whose reading is used again once the candidates are measured
 }
 
-// indexReadings stores the valid readings of the observation by signal. If a signal has two readings, it keeps the one with
-// less available. Invalid readings are added to Decision.Problems.
+// indexReadings stores the valid readings of the observation by signal, and adds errors for the invalid ones.
 func (d *decider) indexReadings() {
 	for _, r := range d.observation.Readings {
 		if err := r.validate(); err != nil {
@@ -97,6 +96,7 @@ func (d *decider) indexReadings() {
 			continue
 		}
 		i := r.Signal.index()
+		// of two readings, the one with less available is kept
 		if d.readings[i].Signal != "" && d.readings[i].Available <= r.Available {
 			continue
 		}
@@ -105,22 +105,19 @@ func (d *decider) indexReadings() {
 	}
 }
 
-// recordReadings stores the readings of this decision in s, so that the next decision detects which of its own readings
-// are new. It stores none if Decision.NeedsCandidates is set. It omits the reading of deferredSignal, because no pod was
-// evicted for this signal yet: the reading must still count as new once the candidates are measured.
+// recordReadings stores the readings of this decision, so that the next decision detects new readings.
 func (s *State) recordReadings(d *decider) {
 	if d.decision.NeedsCandidates {
 		return
 	}
 	for i, r := range d.readings {
-		if r.Signal != "" && r.Signal != d.deferredSignal {
+		if r.Signal != "" && r.Signal != d.deferredSignal { // no pod was evicted yet, so that reading must still count as new
 			s.samples[i] = s.samples[i].nextSample(r, d.now)
 		}
 	}
 }
 
-// evaluateThresholds stores in the state which thresholds are met, and sets their node conditions. A threshold that was
-// met for its whole grace period stays met until its value plus its minimum reclaim is available.
+// evaluateThresholds stores which thresholds are met, and sets their node conditions.
 func (d *decider) evaluateThresholds() {
 	before := d.decision.State.met
 	var met []metThreshold
@@ -130,6 +127,7 @@ func (d *decider) evaluateThresholds() {
 			continue
 		}
 		index := slices.IndexFunc(before, func(m metThreshold) bool { return m.threshold == t })
+		// a threshold that was met for its grace period stays met until its minimum reclaim is available too
 		held := index >= 0 && before[index].due && r.isBelow(t, true)
 		if !held && !r.isBelow(t, false) {
 			continue
@@ -151,8 +149,7 @@ func (d *decider) evaluateThresholds() {
 	}
 }
 
-// adoptVictims records a victim for each candidate that is already being evicted and has no record. These evictions were
-// started elsewhere, for example by a previous agent process.
+// adoptVictims records a victim for each eviction that was started elsewhere, for example by a previous agent process.
 func (d *decider) adoptVictims() {
 	for i := range d.observation.Candidates {
 		c := &d.observation.Candidates[i]
@@ -162,16 +159,14 @@ func (d *decider) adoptVictims() {
 	}
 }
 
-// updateAdopted updates the adopted victims, which are pods whose eviction was started elsewhere. It removes the victims
-// that are no longer being evicted: they have terminated or were started again. It kills the victims that are still being
-// evicted at the time victim.kill.
+// updateAdopted removes adopted victims that are no longer being evicted, and kills those that did not terminate in time.
 func (d *decider) updateAdopted() {
 	for _, v := range d.decision.State.victims {
 		evicting := func(c Candidate) bool { return c.UID == v.uid && c.Evicting }
 		switch {
 		case !v.adopted:
 		case len(d.observation.Candidates) > 0 && !slices.ContainsFunc(d.observation.Candidates, evicting):
-			d.decision.State = d.decision.State.Evicted(v.uid)
+			d.decision.State = d.decision.State.Evicted(v.uid) // terminated, or started again
 		case v.kill.IsZero():
 		case v.kill.After(d.now):
 			d.wakeAt(v.kill)
@@ -183,28 +178,28 @@ func (d *decider) updateAdopted() {
 	}
 }
 
-// requireCandidates returns true if the candidates are not measured yet: the calling method must then return without an
-// action. If no measurement is running, it also sets Decision.NeedsCandidates, so that the caller of Decide starts one.
-func (d *decider) requireCandidates() bool {
+// requireCandidates reports whether the candidates are not measured yet: the caller must then return, and they will be
+// measured.
+func (d *decider) requireCandidates() (missing bool) {
 	if !d.observation.Measured && !d.observation.Measuring {
 		d.decision.NeedsCandidates = true
 	}
 	return !d.observation.Measured
 }
 
-// victimDeadline returns the time by which a pod with this grace period must have terminated if it is evicted now. Source:
-// killPodNow in pkg/kubelet/pod_workers.go, and waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
+// victimDeadline returns when a pod that is evicted now must have terminated. Source: killPodNow in
+// pkg/kubelet/pod_workers.go, and waitForPodsCleanup in pkg/kubelet/eviction/eviction_manager.go.
 func (d *decider) victimDeadline(grace time.Duration) time.Time {
 	return d.now.Add(max(10*time.Second, grace+grace/2) + cleanupTimeout)
 }
 
-// checkStorageLimits evicts all pods that exceed a limit of local storage. It checks the limits whenever the candidates
-// are measured. If the last check was 10 s ago, it requires a measurement. It returns true if it has evicted a pod or has
-// required a measurement: the thresholds must not be checked now.
-func (d *decider) checkStorageLimits() bool {
+// checkStorageLimits evicts all pods that exceed a limit of local storage. If it returns true, thresholds must not be
+// checked now.
+func (d *decider) checkStorageLimits() (stop bool) {
 	if d.policy.rules.NoLocalStorage {
 		return false
 	}
+	// the limits are checked with each measurement, at least every 10 s
 	if !d.observation.Measured {
 		next := d.decision.State.storageChecked.Add(localPeriod)
 		if d.decision.State.storageChecked.IsZero() || !next.After(d.now) {
@@ -228,12 +223,10 @@ func (d *decider) checkStorageLimits() bool {
 	return len(d.decision.Evict) > 0
 }
 
-// checkThresholds starts a reclaim or an eviction for the first threshold that was met for its grace period. It skips
-// thresholds without a new reading, and thresholds that wait for a running reclaim. While a previous eviction has not
-// ended, it does nothing.
+// checkThresholds starts a reclaim or an eviction for the first threshold that was met for its grace period.
 func (d *decider) checkThresholds() {
 	if until := d.decision.State.blockedUntil(); until.After(d.now) {
-		d.wakeAt(until)
+		d.wakeAt(until) // a previous eviction has not ended
 		return
 	}
 	for _, m := range d.decision.State.met {
@@ -242,6 +235,7 @@ func (d *decider) checkThresholds() {
 			continue
 		}
 		i := m.threshold.Signal.index()
+		// no new reading, or a reclaim is running
 		if d.stale[i] || !d.decideReclaim(m.threshold, d.readings[i]) {
 			continue
 		}
@@ -253,14 +247,13 @@ func (d *decider) checkThresholds() {
 	}
 }
 
-// decideReclaim decides whether to free caches, containers or images before a pod is evicted for t. It returns false if t
-// must wait, because a reclaim is running or its effect is not measured yet. Otherwise it returns true: the caller must
-// evict a pod, unless decideReclaim has set Decision.Reclaim.
-func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
+// decideReclaim decides whether to free caches, containers or images instead of an eviction. It returns false if the
+// threshold must wait.
+func (d *decider) decideReclaim(t Threshold, reading Reading) (proceed bool) {
 	missing := reading.amountMissing(t, true)
 	kind := d.policy.reclaimKind(t, reading, d.observation.Layout, missing)
 	if kind == 0 {
-		return true
+		return true // evict a pod
 	}
 	at := &d.decision.State.reclaims[t.Signal.reclaimIndex()]
 	if !at.noVictimSince.IsZero() && (d.policy.rules.FixedPeriod > 0 || d.now.Sub(at.noVictimSince) >= maxPeriod) {
@@ -285,23 +278,22 @@ func (d *decider) decideReclaim(t Threshold, reading Reading) bool {
 	return true
 }
 
-// reclaimKind returns which resources to reclaim before a pod is evicted for t; zero means none. It returns ReclaimCache
-// only if the reclaimable caches have at least missing bytes.
+// reclaimKind returns which resources to reclaim before a pod is evicted for t; zero means none.
 func (p *Policy) reclaimKind(t Threshold, reading Reading, layout Layout, missing int64) ReclaimKind {
 	if t.Signal.Resource() != Memory {
 		return layout.ReclaimKinds(t.Signal)
 	}
+	// caches help only if they have all missing bytes
 	if p.rules.NoCache || reading.Reclaimable < missing {
 		return 0
 	}
 	return ReclaimCache
 }
 
-// selectVictim evicts the pod that the ranker puts first, except critical pods and pods that are already being evicted.
-// If no pod remains, it sets Decision.NoVictim. If the candidates are not measured yet, it evicts no pod, and requires a
-// measurement.
+// selectVictim evicts the first pod of the ranker that is not critical and not being evicted. Without one, it sets
+// Decision.NoVictim.
 func (d *decider) selectVictim(t Threshold, reading Reading) {
-	if d.requireCandidates() {
+	if d.requireCandidates() { // decide again after the measurement
 		d.deferredSignal = t.Signal
 		return
 	}
@@ -338,8 +330,7 @@ func (d *decider) wakeAt(t time.Time) {
 	}
 }
 
-// nextWake returns the time of the next observation, which is 100 ms to 10 s after now. The node is observed sooner if a
-// threshold is met or close. If Rules.FixedPeriod is set, the next observation is always this period after now.
+// nextWake returns when to observe the node next: in 100 ms to 10 s, sooner if a threshold is met or close.
 func (d *decider) nextWake() time.Time {
 	if d.policy.rules.FixedPeriod > 0 {
 		return d.now.Add(d.policy.rules.FixedPeriod)

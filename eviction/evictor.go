@@ -78,9 +78,9 @@ type Evictor struct {
 	status Status
 }
 
-// New returns an Evictor and starts nothing. If [Evictor.Run] is not called within 10 s, the Evictor logs an error and calls
-// Hooks.Error. If actor also implements [MemoryLimiter] or [Killer], evictions use these methods unless Options.NoKill is
-// set. The error names the invalid or missing option.
+// New returns an Evictor, whose [Evictor.Run] must be called within 10 s: otherwise it logs an error and calls Hooks.Error.
+// Unless Options.NoKill is set, it uses an actor that is a [MemoryLimiter] or [Killer] as such. An error names the invalid or
+// missing option.
 func New(observer Observer, actor Actor, opts Options) (*Evictor, error) {
 	if err := required.Args("eviction.New", required.Arg{Name: "observer", Value: observer, Hint: "a *podevict.Node"}, required.Arg{Name: "actor", Value: actor, Hint: "a *podevict.Node"}); err != nil {
 		return nil, err

@@ -36,10 +36,9 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns list with added thresholds for containerfs, the filesystem of the writable layers. This filesystem
-// is the same as nodefs or imagefs, so the added thresholds are copies of the thresholds of that filesystem. If list
-// already has thresholds for containerfs, they are dropped, and the error names them. The result is valid even then.
-// Source: UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
+// Thresholds returns list with thresholds for containerfs, the filesystem of the writable layers, copied from nodefs or
+// imagefs. Existing thresholds for containerfs are dropped and named in the error; the result is valid even then. Source:
+// UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
 	kept := make([]Threshold, 0, len(list)+4)
@@ -59,8 +58,7 @@ func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	return kept, errors.Join(errs...)
 }
 
-// containerFSSignal returns image if the writable layers are on imagefs, and node if they are on nodefs. The arguments
-// are the same signal, such as available bytes, of these two filesystems.
+// containerFSSignal returns the signal of the filesystem with the writable layers: image for imagefs, or node for nodefs.
 func (l Layout) containerFSSignal(node, image Signal) Signal {
 	if l == DedicatedImageFS {
 		return image
@@ -68,8 +66,7 @@ func (l Layout) containerFSSignal(node, image Signal) Signal {
 	return node
 }
 
-// appendCopies appends copies of the thresholds of one signal to list. A copy has the signal to instead of the signal
-// from. If there are several hard thresholds, it copies only the last one; the same applies to soft thresholds.
+// appendCopies appends copies of the thresholds of signal from, with signal to: the last hard and the last soft one.
 func appendCopies(list []Threshold, from, to Signal) []Threshold {
 	for _, hard := range []bool{true, false} {
 		is := func(t Threshold) bool { return t.Signal == from && t.Hard() == hard }

@@ -29,10 +29,7 @@ type lastObservation struct {
 	err         error
 }
 
-// measureCandidates adds the candidates to the observation o, as measured by the last call of Observer.Candidates, and
-// returns the error of that call. If there is no result yet, it starts a call in a goroutine and sets o.Measuring. If the
-// running call hangs, it returns an error. It then sets o.Measured without candidates, so that the decision does not wait
-// for them.
+// measureCandidates adds the measured candidates to the observation, or starts a measurement.
 func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 	if a := r.pods.result; a != nil {
 		o.Candidates, o.Measured = a.candidates, true // possibly incomplete
@@ -43,7 +40,7 @@ func (r *runner) measureCandidates(ctx context.Context, o *Observation) error {
 		r.wg.Go(func() { r.callCandidates(ctx) })
 	}
 	if time.Since(r.pods.started) > candidatesTimeout+returnGrace {
-		o.Measured = true
+		o.Measured = true // without candidates: the decision must not wait for them
 		return errHangs
 	}
 	o.Measuring = true
@@ -62,9 +59,8 @@ func (r *runner) callCandidates(ctx context.Context) {
 	}
 }
 
-// applyMeasurement stores the result of Observer.Candidates for the next decision. It drops a result that is outdated or
-// took too long. It returns the time of the next observation. If the time soonest has not come, the node must not be
-// observed yet: applyMeasurement then decides with the readings of the last observation.
+// applyMeasurement stores measured candidates for the next decision, unless they are outdated, and returns when to
+// observe next.
 func (r *runner) applyMeasurement(ctx context.Context, result measureResult, soonest time.Time) time.Time {
 	outdated := r.pods.outdated || result.duration > candidatesTimeout+returnGrace
 	r.pods = measurement{}

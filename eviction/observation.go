@@ -101,18 +101,18 @@ func (r Reading) formatAmounts(t Threshold) (quantity, available string) {
 	return t.Value.formatFor(r.Capacity), format.formatQuantity(r.Available)
 }
 
-// isBelow reports whether less than the value of t is available. If withReclaim is true, it compares with the value plus the
-// minimum reclaim of t.
+// isBelow reports whether less than the value of a threshold, perhaps plus its minimum reclaim, is available.
 func (r Reading) isBelow(t Threshold, withReclaim bool) bool {
 	return r.amountMissing(t, withReclaim) > 0
 }
 
-// amountMissing returns the amount that must be freed so that the value of t is available. If withReclaim is true, it
-// adds the minimum reclaim of t. The result is zero or negative if enough is available.
+// amountMissing returns the amount that must be freed to make a threshold's value, perhaps plus its minimum reclaim,
+// available.
 func (r Reading) amountMissing(t Threshold, withReclaim bool) int64 {
 	want := t.Value.Of(r.Capacity)
 	if withReclaim {
 		want = addSaturated(want, t.MinReclaim.Of(r.Capacity))
 	}
+	// zero or negative if enough is available
 	return addSaturated(want, -max(r.Available, -math.MaxInt64))
 }

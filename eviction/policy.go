@@ -104,9 +104,8 @@ func (r Rules) validate() error {
 	return errors.Join(errs...)
 }
 
-// sortThresholds returns the thresholds without duplicates, in the order in which decisions check them. As in the
-// kubelet, memory thresholds precede all other thresholds. Among the memory thresholds, and among the remaining ones,
-// hard thresholds precede soft ones.
+// sortThresholds returns the thresholds without duplicates, in the kubelet's order: memory first, and hard before soft
+// thresholds.
 func sortThresholds(list []Threshold) (sorted []Threshold) {
 	for _, t := range list {
 		if !slices.Contains(sorted, t) {
@@ -129,8 +128,8 @@ func sortThresholds(list []Threshold) (sorted []Threshold) {
 	return sorted
 }
 
-// gracePeriod returns the grace period of a pod that is evicted for t. It is 1 s if t is a hard threshold. Source:
-// synchronize in pkg/kubelet/eviction/eviction_manager.go.
+// gracePeriod returns the grace period of a pod that is evicted for t. Source: synchronize in
+// pkg/kubelet/eviction/eviction_manager.go.
 func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	if t.Hard() {
 		return minGrace
@@ -138,8 +137,7 @@ func (p *Policy) gracePeriod(t Threshold, candidate *Candidate) time.Duration {
 	return p.maxGracePeriod(candidate)
 }
 
-// maxGracePeriod returns the grace period of a pod that is evicted for a soft threshold. It is the pod's own grace period,
-// limited to the range from 1 s to Rules.MaxGracePeriod.
+// maxGracePeriod returns the pod's grace period, from 1 s to Rules.MaxGracePeriod, for an eviction for a soft threshold.
 func (p *Policy) maxGracePeriod(candidate *Candidate) time.Duration {
 	grace := p.rules.MaxGracePeriod
 	if candidate.HasGracePeriod {

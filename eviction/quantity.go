@@ -30,9 +30,9 @@ const (
 // maxExponent is the maximum decimal exponent of a quantity.
 const maxExponent = 1000
 
-// formatQuantity returns the amount as a Kubernetes quantity. It uses the largest suffix that needs no fraction. As in
-// Kubernetes, an amount below 1024 has a decimal suffix even if f is BinarySI.
+// formatQuantity returns the amount as a Kubernetes quantity, with the largest suffix that needs no fraction.
 func (f AmountFormat) formatQuantity(amount int64) string {
+	// as in Kubernetes, an amount below 1024 has a decimal suffix even in BinarySI
 	step, suffixes := int64(1000), decimalSuffixes
 	if f == BinarySI && (amount >= 1024 || amount <= -1024) {
 		step, suffixes = 1024, binarySuffixes
@@ -54,8 +54,7 @@ func (f AmountFormat) formatQuantity(amount int64) string {
 	}
 }
 
-// parseQuantity parses a Kubernetes quantity and returns its value and its notation. It rounds a fraction away from zero. If
-// the value does not fit into an int64, it returns the nearest int64.
+// parseQuantity parses a Kubernetes quantity, rounds it away from zero, and limits it to the range of int64.
 func parseQuantity(text string) (value int64, format AmountFormat, err error) {
 	rest := strings.TrimPrefix(text, "+")
 	negative := strings.HasPrefix(text, "-")
@@ -89,8 +88,7 @@ func cutDigits(text string) (number, rest string) {
 	return text[:len(text)-len(rest)], rest
 }
 
-// parseSuffix parses the suffix of a quantity, for example "Mi". The value of the quantity is its number multiplied by
-// factor and by 10^exponent. If the suffix is invalid, ok is false.
+// parseSuffix parses a quantity suffix such as "Mi", which multiplies the number by factor and by 10^exponent.
 func parseSuffix(text string) (factor int64, exponent int, format AmountFormat, ok bool) {
 	switch text {
 	case "":

@@ -141,9 +141,8 @@ func CompareMemoryExcess(ignoreSwap bool) Compare {
 	}
 }
 
-// CompareStorageOverRequest returns a [Compare] that evicts pods first if they use more of a filesystem than they
-// request. The filesystem is the one that the signal measures. Inodes cannot be requested: for a signal of inodes, pods
-// that use any inode are first. Pods without measured usage precede all others.
+// CompareStorageOverRequest returns a [Compare] that evicts pods first if they use more of the signal's filesystem than they
+// request. For a signal of inodes, these are the pods that use any inode. Pods without measured usage precede all others.
 func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	over := func(c *Candidate) bool {
@@ -160,9 +159,9 @@ func CompareStorageOverRequest(layout Layout, signal Signal) Compare {
 	}
 }
 
-// CompareStorageExcess returns a [Compare] by the usage of a filesystem minus the request of ephemeral-storage. It evicts
-// the pod with the largest difference first. The filesystem is the one that the signal measures. As in the kubelet, the
-// request in bytes is subtracted from a number of inodes too. Pods without measured usage precede all others.
+// CompareStorageExcess returns a [Compare] that evicts first the pod whose usage of the signal's filesystem most exceeds its
+// ephemeral-storage request. As in the kubelet, the request is also subtracted from a number of inodes. Pods without
+// measured usage precede all others.
 func CompareStorageExcess(layout Layout, signal Signal) Compare {
 	counts, inodes := layout.countedStorage(signal), signal.Resource() == Inodes
 	excess := func(c *Candidate) int64 { return addSaturated(c.diskUsage(counts, inodes), -c.StorageRequest) }

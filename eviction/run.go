@@ -62,8 +62,7 @@ func (r *runner) runPass(ctx context.Context) time.Time {
 	return r.decide(ctx)
 }
 
-// decide makes a decision for the last observation of the node and starts the actions. It returns the time of the next
-// observation. If the decision needs the candidates, decide uses their last measurement, or starts one.
+// decide makes a decision for the last observation, starts the actions, and returns when to observe next.
 func (r *runner) decide(ctx context.Context) time.Time {
 	o, now, err := r.last.observation, r.last.now, r.last.err
 	d := r.evictor.policy.Decide(r.state, o, now)
@@ -81,13 +80,12 @@ func (r *runner) decide(ctx context.Context) time.Time {
 	return d.Wake
 }
 
-// recordFailedPass stores err in the status, and keeps the rest of the status. It is called if an observation has no
-// reading. It returns the time of the next observation: 1 s after the first failure, then twice as long after each
-// further failure in a row, up to 10 s.
+// recordFailedPass stores err in the status after an observation without a reading, and returns when to observe next.
 func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 	r.evictor.mu.Lock()
 	r.evictor.status.Err = err
 	r.evictor.mu.Unlock()
+	// 1 s, doubling to 10 s
 	wait := min(time.Second<<min(r.failedPasses, 4), maxPeriod)
 	r.failedPasses++
 	return now.Add(wait)
@@ -96,9 +94,9 @@ func (r *runner) recordFailedPass(now time.Time, err error) time.Time {
 // remindAfter is the interval at which a persistent error is logged again.
 const remindAfter = time.Minute
 
-// reportError logs err and calls Hooks.Error. Per source it logs at most one error per minute, because the texts of repeated
-// errors may differ only in a number.
+// reportError logs err, at most once a minute per source, and calls Hooks.Error.
 func (r *runner) reportError(source string, err error) {
+	// the texts of repeated errors may differ only in a number
 	if last, ok := r.lastLogged[source]; !ok || time.Since(last) >= remindAfter {
 		r.evictor.log.Warn("observe node", "error", err)
 		r.lastLogged[source] = time.Now()
@@ -108,8 +106,7 @@ func (r *runner) reportError(source string, err error) {
 	}
 }
 
-// publishStatus stores the result of the decision for [Evictor.Status]. It reports the Problems of the decision as errors.
-// If the node conditions have changed, it logs them and calls Hooks.ConditionsChanged.
+// publishStatus stores the result of a decision for [Evictor.Status], and reports its Problems and changed node conditions.
 func (r *runner) publishStatus(observation Observation, decision Decision, now time.Time, err error) {
 	s := Status{Conditions: decision.Conditions, Readings: observation.Readings, Time: now, Err: errors.Join(append(decision.Problems, err)...)}
 	for _, m := range decision.State.met {
@@ -134,8 +131,7 @@ func (r *runner) publishStatus(observation Observation, decision Decision, now t
 	}
 }
 
-// reportNoVictim logs that a threshold is met but no pod can be evicted, and calls Hooks.NoVictim. It does this once per
-// signal, and again only after no threshold was met.
+// reportNoVictim reports that no pod can be evicted for a threshold, once per signal until no threshold is met.
 func (r *runner) reportNoVictim(d *Decision) {
 	if len(d.State.met) == 0 {
 		clear(r.noVictimReported)
@@ -190,12 +186,11 @@ func readingAge(observation Observation, signal Signal, now time.Time) time.Dura
 	return 0
 }
 
-// startReclaim starts the reclaim in a goroutine. If a previous reclaim of this resource still hangs, it starts none, and
-// records that nothing was freed. The next decision then evicts a pod.
+// startReclaim starts the reclaim in a goroutine, unless a previous reclaim of this resource hangs.
 func (r *runner) startReclaim(ctx context.Context, request Reclaim) {
 	now := time.Now()
 	if r.reclaiming[request.Signal.reclaimIndex()] {
-		r.reportReclaim(request, 0, errHangs)
+		r.reportReclaim(request, 0, errHangs) // the next decision evicts a pod
 		r.state = r.state.Reclaimed(request, 0, now)
 		return
 	}
@@ -230,8 +225,8 @@ func (r *runner) reportReclaim(request Reclaim, freed int64, err error) {
 	}
 }
 
-// runEviction calls Actor.Evict and sends the result to the goroutine of Run. If the pod does not terminate in time, it
-// kills the processes of the pod without the runtime.
+// runEviction calls Actor.Evict and sends the result to Run. A pod that does not terminate in time is killed without the
+// runtime.
 func (r *runner) runEviction(ctx context.Context, victim Eviction) {
 	killAfter := max(10*time.Second, victim.Grace+victim.Grace/2)
 	limited, cancel := context.WithTimeout(ctx, killAfter+cleanupTimeout)
@@ -278,13 +273,12 @@ func (r *runner) limitMemory(ctx context.Context, victim Eviction) {
 	}
 }
 
-// killAfterDelay waits for the delay and then kills the pod without the runtime. It returns early if the channel ended is
-// closed, which means that the pod has terminated.
-func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, delay time.Duration, ended <-chan struct{}) {
+// killAfterDelay kills the pod without the runtime after the delay, unless the pod terminates first.
+func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, delay time.Duration, terminated <-chan struct{}) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
-	case <-ended:
+	case <-terminated:
 		return
 	case <-ctx.Done():
 		return
@@ -295,8 +289,7 @@ func (r *runner) killAfterDelay(ctx context.Context, victim Eviction, delay time
 	}
 }
 
-// killPod calls the [Killer], which kills the processes of a pod without the runtime. It returns false if the call fails or
-// there is no Killer.
+// killPod kills the processes of a pod without the runtime. It returns false if the call fails or there is no [Killer].
 func (r *runner) killPod(ctx context.Context, uid string) bool {
 	if r.evictor.killer == nil {
 		return false
@@ -310,10 +303,10 @@ func (r *runner) killPod(ctx context.Context, uid string) bool {
 	return true
 }
 
-// abandonVictim records that the killed pod no longer blocks other evictions, although the runtime has not reported its
-// termination. The pod is not selected again for 5 min.
+// abandonVictim records that a killed pod no longer blocks other evictions, although the runtime does not report its
+// termination.
 func (r *runner) abandonVictim(ctx context.Context, uid string) {
-	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) })
+	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) }) // not selected again for 5 min
 }
 
 // sendResult sends a state change to the goroutine of Run, which applies it. It returns without sending if ctx ends first.
@@ -329,8 +322,7 @@ type singleCall[T any] struct {
 	pending chan struct{} // closed when the last call has returned; nil: none yet
 }
 
-// invoke runs call in a goroutine and returns its result. It returns an error if call does not return within the timeout. It
-// also returns an error, without running call, if the previous call has not returned yet. The caller must wait for wg.
+// invoke returns the result of call, or an error if call or the previous call does not return in time. The caller waits for wg.
 func (q *singleCall[T]) invoke(ctx context.Context, wg *sync.WaitGroup, timeout time.Duration, call func(context.Context) (T, error)) (value T, err error) {
 	if q.pending != nil {
 		select {

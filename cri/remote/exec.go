@@ -48,8 +48,7 @@ func (c *Client) ExecSync(
 	return cri.ExecResult{Stdout: r.GetStdout(), Stderr: r.GetStderr(), ExitCode: int(r.GetExitCode())}, nil
 }
 
-// execWithSlot makes an ExecSync call. Before it receives more than windowSize bytes of the response, it waits for one of
-// maxReceiving slots. This limits the number of long responses in memory.
+// execWithSlot makes an ExecSync call that waits for a slot before it receives a long response.
 func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, options ...grpc.CallOption) (*v1.ExecSyncResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the stream
@@ -60,6 +59,7 @@ func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, opti
 	if err := stream.SendMsg(req); err != nil && !errors.Is(err, io.EOF) { // with io.EOF, RecvMsg returns the error
 		return nil, c.conn.translateError(err)
 	}
+	// until a slot is free, at most windowSize bytes are in memory
 	_, _ = stream.Header() // arrives with the response; RecvMsg returns the error
 	select {
 	case c.receiveSlots <- struct{}{}:
@@ -73,9 +73,9 @@ func (c *Client) execWithSlot(ctx context.Context, req *v1.ExecSyncRequest, opti
 	return answer, nil
 }
 
-// isTimeout reports whether the runtime has killed the command after the timeout. CRI-O then returns no error but exit code
-// -1, which no process returns. took is the duration of the call.
+// isTimeout reports whether the runtime has killed the command after the timeout.
 func isTimeout(resp *v1.ExecSyncResponse, timeout, took time.Duration) bool {
+	// CRI-O returns no error but exit code -1, which no process returns
 	return resp.GetExitCode() == -1 && timeout > 0 && took >= timeout
 }
 

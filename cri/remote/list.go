@@ -24,8 +24,7 @@ func (c *Client) List(ctx context.Context) (cri.Snapshot, error) {
 	return s, err
 }
 
-// listFiltered makes the two list requests concurrently, and returns the listed sandboxes and containers. id is the UID of
-// the pod for error messages; it may be empty.
+// listFiltered returns the sandboxes and containers of two concurrent list requests. The ID in errors may be empty.
 func (c *Client) listFiltered(
 	ctx context.Context, id string, sandboxes *v1.ListPodSandboxRequest, containers *v1.ListContainersRequest,
 ) (cri.Snapshot, error) {
@@ -58,8 +57,7 @@ func decodeList[P, S any](in []P, decode func(P) S) []S {
 	return out
 }
 
-// assignPodUIDs sets the PodUID of each container to the pod UID of its sandbox. If the sandbox is not listed, the container
-// keeps the UID in its label.
+// assignPodUIDs sets the PodUID of each container to that of its sandbox, if the sandbox is listed.
 func assignPodUIDs(snapshot cri.Snapshot) {
 	uids := make(map[string]string, len(snapshot.Sandboxes))
 	for i := range snapshot.Sandboxes {

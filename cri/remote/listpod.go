@@ -13,11 +13,11 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// ListPod returns the sandboxes of the pod with this UID and the containers in them, as [Client.List] does.
+// ListPod returns the sandboxes of the pod with this UID and the containers in them. It selects them by the label
+// [cri.LabelPodUID], which the kubelet and package podspec set.
 //
-// It selects them by the label [cri.LabelPodUID], which the kubelet and package podspec set. A pod without this label, for
-// example a pod of crictl, is only found after [Client.List] has returned it once. For such a pod, ListPod lists all pods,
-// unless the list is too large for a message.
+// A pod without this label, for example of crictl, is only found after [Client.List] has returned it. For such a pod, ListPod
+// lists all pods, unless the list is too large for a message.
 func (c *Client) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	if c.mislabelled.contains(uid) {
 		s, err := c.List(ctx)
@@ -46,8 +46,7 @@ func (m *mislabelled) contains(uid string) bool {
 	return m.uids[uid]
 }
 
-// updateFrom replaces the UIDs in m by the UIDs of the pods in snapshot that cannot be listed by their label. The snapshot
-// must be complete.
+// updateFrom replaces the UIDs in m by those of the pods in a complete snapshot that cannot be listed by their label.
 func (m *mislabelled) updateFrom(snapshot *cri.Snapshot) {
 	var uids map[string]bool
 	see := func(uid string, labels map[string]string) {

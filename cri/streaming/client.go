@@ -34,9 +34,7 @@ type client struct {
 	sendStatus func(status)   // sends the final status of the session to the client
 }
 
-// openClient upgrades the connection of an exec or attach request, and waits until the client has opened the streams in
-// opts. taken is true once the connection is hijacked. If openClient fails before that, the caller sends the error as an
-// HTTP response.
+// openClient upgrades the connection of an exec or attach request, and waits until the client has opened its streams.
 func (s *session) openClient(w http.ResponseWriter, r *http.Request, opts cri.StreamOptions) (client *client, taken bool, err error) {
 	if upgrade.IsWebSocket(r) {
 		protocol, refusal := upgrade.NegotiateWebSocket(r, commandWebSockets(r))
@@ -49,13 +47,14 @@ func (s *session) openClient(w http.ResponseWriter, r *http.Request, opts cri.St
 	if refusal != nil {
 		return nil, false, refusal
 	}
+	// until the connection is taken over, the caller sends errors as an HTTP response
 	return s.openSPDY(w, opts, protocol)
 }
 
-// commandWebSockets returns the WebSocket protocols that an exec or attach client may use. If the client offers version 5, it
-// must use version 5, as in the kubelet.
+// commandWebSockets returns the WebSocket protocols that an exec or attach client may use.
 func commandWebSockets(r *http.Request) []string {
 	if upgrade.IsClosable(r) {
+		// a client that offers version 5 must use it, as in the kubelet
 		return []string{upgrade.ChannelV5}
 	}
 	return []string{"", upgrade.ChannelV1, upgrade.Base64V1, upgrade.ChannelV4, upgrade.Base64V4}
@@ -68,8 +67,7 @@ func (c *client) abortInputs() {
 	}
 }
 
-// closeWithStatus sends the status to the client and waits until the client has read it. Then it closes the connection. A
-// nil status is not sent.
+// closeWithStatus sends the status, unless it is nil, waits until the client has read it, and closes the connection.
 func (c *client) closeWithStatus(result *status) {
 	c.abortInputs()
 	if result != nil {
@@ -82,8 +80,8 @@ func (c *client) closeWithStatus(result *status) {
 // maxSize limits the number of bytes of one terminal size that a client sends.
 const maxSize = 4 << 10
 
-// decodeSizes decodes terminal sizes from r and sends them to the channel. It closes the channel at the end of r or after an
-// invalid size. The channel must have capacity 1: a newer size replaces an unread one.
+// decodeSizes decodes terminal sizes from r and sends them to a channel of capacity 1, in which a newer size replaces an
+// unread one.
 func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	defer close(sizes)
 	limited := &io.LimitedReader{R: r}
@@ -103,13 +101,13 @@ func decodeSizes(r io.Reader, sizes chan cri.TerminalSize) {
 	}
 }
 
-// awaitStreams waits until the client has opened its streams; the channel ready is closed at that time. It returns an error
-// after Options.CreationTimeout, or when the client disconnects or the session ends.
-func (c *client) awaitStreams(session *session, ready <-chan struct{}) error {
+// awaitStreams waits until the client has opened its streams, or returns the error of a timeout or of the end of the
+// session.
+func (c *client) awaitStreams(session *session, opened <-chan struct{}) error {
 	t := time.NewTimer(session.server.opts.CreationTimeout)
 	defer t.Stop()
 	select {
-	case <-ready:
+	case <-opened:
 		return nil
 	case <-t.C:
 		return fmt.Errorf("timed out waiting %v for client to create streams", session.server.opts.CreationTimeout)

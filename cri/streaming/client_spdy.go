@@ -84,8 +84,7 @@ func (s *session) openSPDY(w http.ResponseWriter, opts cri.StreamOptions, protoc
 	return c.client, true, nil
 }
 
-// requiredStreams returns the streams that the client must open: the entry of a stream type is true if opts or the protocol
-// requires such a stream.
+// requiredStreams returns the streams that the client must open, by stream type.
 func requiredStreams(opts cri.StreamOptions, protocol string) map[string]bool {
 	return map[string]bool{
 		typeError: true, typeStdin: opts.Stdin, typeStdout: opts.Stdout, typeStderr: opts.Stderr,
@@ -109,12 +108,12 @@ func (c *spdyClient) acceptStream(stream *spdy.Stream) error {
 	return nil
 }
 
-// awaitReplies waits until a SYN_REPLY was sent for every stream that the client opened. Output sent earlier could block the
-// remaining replies, because some clients read output only after all replies.
+// awaitReplies waits until a SYN_REPLY was sent for every stream that the client opened.
 func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	c.mu.Lock()
 	streams := slices.Collect(maps.Values(c.streams))
 	c.mu.Unlock()
+	// some clients read output only after all replies, so earlier output could block these
 	for _, stream := range streams {
 		if err := stream.AwaitReply(ctx); err != nil {
 			return err
@@ -123,12 +122,10 @@ func (c *spdyClient) awaitReplies(ctx context.Context) error {
 	return nil
 }
 
-// hasAllStreams reports whether the client has opened all streams that it must open. A client that expects no terminal opens
-// a stderr stream instead of a resize stream, even if the container has a terminal. hasAllStreams accepts this stream too.
-// The caller holds mu.
+// hasAllStreams reports whether the client has opened all streams that it must open. The caller holds mu.
 func (c *spdyClient) hasAllStreams() bool {
 	for kind, wanted := range c.wanted {
-		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) {
+		if wanted && c.streams[kind] == nil && (kind != typeSize || c.streams[typeStderr] == nil) { // a client without a terminal opens stderr, not resize
 			return false
 		}
 	}
@@ -161,11 +158,10 @@ func (c *spdyClient) attachStreams(opts cri.StreamOptions) {
 	}
 }
 
-// startResize starts a goroutine that decodes terminal sizes from r and sends them to the channel Resize of the session. The
-// data of r must come from the pipe input, because abortInputs aborts that pipe to stop the goroutine.
+// startResize starts a goroutine that decodes terminal sizes from r, which reads from the input pipe.
 func (c *client) startResize(r io.Reader, input *pipe.Pipe) {
 	to := make(chan cri.TerminalSize, 1)
-	c.Resize, c.inputs = to, append(c.inputs, input)
+	c.Resize, c.inputs = to, append(c.inputs, input) // abortInputs stops the goroutine
 	c.tasks.Go(func() { decodeSizes(r, to) })
 }
 

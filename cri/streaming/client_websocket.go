@@ -36,12 +36,11 @@ type webSocket struct {
 	writeInput func(*pipe.Pipe, []byte)
 }
 
-// upgradeWebSocket hijacks the connection of a request and upgrades it to a WebSocket with this protocol. It returns the
-// network connection and the WebSocket on it. If the connection was not hijacked, both are nil.
+// upgradeWebSocket hijacks the connection of a request and upgrades it to a WebSocket with this protocol.
 func (s *session) upgradeWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (*conn, *websocket.Conn, error) {
 	c, err := s.hijackConn(w)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, err // not hijacked
 	}
 	head := "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " +
 		websocket.AcceptKey(r.Header.Get("Sec-Websocket-Key")) + "\r\n"
@@ -96,8 +95,8 @@ func (s *session) openWebSocket(
 	return c, true, err
 }
 
-// readMessages copies the data of each message to the input pipe of its channel. It returns when the client closes the
-// connection or violates the protocol.
+// readMessages copies each message to the input pipe of its channel, until the client closes the connection or violates the
+// protocol.
 func (ws *webSocket) readMessages() {
 	buf := make([]byte, 4<<10)
 	for {
@@ -152,8 +151,7 @@ func (ws *webSocket) copyMessage(input *pipe.Pipe, buf []byte) {
 	}
 }
 
-// closeChannel reads the channel number of a close signal, and closes the input pipe of that channel. Clients of protocol
-// version 5 send a close signal as a message. It returns an error if the signal names no known channel.
+// closeChannel closes the input pipe of the channel in a close signal, which clients of protocol version 5 send.
 func (ws *webSocket) closeChannel() error {
 	var rest [2]byte
 	if n, _ := io.ReadFull(ws.frames, rest[:]); n != 1 {

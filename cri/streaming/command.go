@@ -17,9 +17,8 @@ import (
 // runnerTimeout is how long a session waits for a call of a Runner to return, after the context of the call has ended.
 const runnerTimeout = 10 * time.Second
 
-// ServeExec runs a command in a container, and connects its input and output with the HTTP client. The caller has authorized
-// the request and checked that the container exists. ServeExec blocks until the session has ended, and sends all errors to
-// the client.
+// ServeExec runs a command in a container, and connects its streams with the HTTP client. The caller has authorized the
+// request and checked that the container exists. It blocks until the session has ended, and sends all errors to the client.
 func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID string, cmd []string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Exec, target: s.newTarget(containerID), options: opts,
@@ -36,9 +35,9 @@ func (s *Server) ServeExec(w http.ResponseWriter, r *http.Request, containerID s
 	})
 }
 
-// ServeAttach connects the HTTP client with the input and output of the container's main process. opts.TTY must be true if
-// the container was created with a terminal. The caller has authorized the request and checked that the container exists.
-// ServeAttach blocks until the session has ended, and sends all errors to the client.
+// ServeAttach connects the HTTP client with the streams of a container's main process; opts.TTY must be as in the
+// container. The caller has authorized the request and checked that the container exists. It blocks until the session has
+// ended, and sends all errors to the client.
 func (s *Server) ServeAttach(w http.ResponseWriter, r *http.Request, containerID string, opts cri.StreamOptions) {
 	s.serveCommand(w, r, command{
 		kind: Attach, target: s.newTarget(containerID), options: opts,
@@ -102,8 +101,8 @@ func (s *Server) reportWebSocket(kind Kind) {
 	}
 }
 
-// runCommand connects a new client, calls run with the client's streams, and sends the returned status to the client. It
-// returns after the client has disconnected and its session is finished.
+// runCommand connects a new client, calls run with its streams, sends it the status, and returns after the client has
+// disconnected.
 func (s *session) runCommand(
 	w http.ResponseWriter, r *http.Request, opts cri.StreamOptions, run func(context.Context, cri.Session) status,
 ) {
@@ -134,8 +133,8 @@ func (s *session) runCommand(
 	s.finishSession(result.hookError())
 }
 
-// awaitCommand waits for the status of a command from the channel done. If the session is canceled or the client
-// disconnects, it aborts the input, and waits for at most runnerTimeout. If the command still runs then, returned is false.
+// awaitCommand waits for the status of a command. returned is false if the command still runs after the session was
+// canceled.
 func (s *session) awaitCommand(client *client, done <-chan status) (result status, returned bool) {
 	select {
 	case result = <-done:
@@ -145,6 +144,7 @@ func (s *session) awaitCommand(client *client, done <-chan status) (result statu
 	case <-s.ctx.Done():
 	}
 	client.abortInputs()
+	// the command may end because its input has ended
 	t := time.NewTimer(runnerTimeout)
 	defer t.Stop()
 	select {

@@ -66,9 +66,8 @@ func (c *conn) CloseWrite() error {
 	return c.Close()
 }
 
-// Raw returns the socket of a connection to the runtime. It also returns the bytes that were already received from the
-// socket: the caller must use these bytes first. Both results are nil if the connection leads to a client or is not plain
-// TCP.
+// Raw returns the socket of a connection to the runtime, and the bytes already received from it, which the caller must use
+// first. Both are nil if the connection leads to a client or is not plain TCP.
 func (c *conn) Raw() (early []byte, socket syscall.RawConn) {
 	one, ok := c.Conn.(*net.TCPConn)
 	if !ok || c.client {
@@ -101,12 +100,12 @@ func (s *session) hijackConn(w http.ResponseWriter) (*conn, error) {
 	return s.newConn(c, true, early), nil
 }
 
-// closeGracefully closes the write side of the connection at once. It closes the whole connection when the channel
-// clientClosed is closed, or after Options.Linger. Until then, the goroutine that closes clientClosed reads the remaining
-// input.
+// closeGracefully closes the write side of the connection, and the whole connection when the client has closed it or after
+// Options.Linger.
 func (c *conn) closeGracefully(clientClosed <-chan struct{}) {
 	// Only the write side: a close with unread input would reset the TCP connection and discard output.
 	_ = c.CloseWrite()
+	// meanwhile the goroutine that closes clientClosed reads the remaining input
 	t := time.NewTimer(c.session.server.opts.Linger)
 	defer t.Stop()
 	select {

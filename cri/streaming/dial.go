@@ -72,8 +72,7 @@ func isLoopback(host string) bool {
 	return err == nil && a.IsLoopback() || host == "localhost"
 }
 
-// buildRequest returns the bytes of an HTTP upgrade request to e. The request contains only the given headers, so that no
-// credentials of the client reach the runtime.
+// buildRequest returns the bytes of an HTTP upgrade request. It has only these headers, and so no credentials of the client.
 func (e endpoint) buildRequest(method string, headers http.Header) []byte {
 	target := e.url.EscapedPath()
 	if !strings.HasPrefix(target, "/") {
@@ -109,8 +108,7 @@ func forwardedHeaders(r *http.Request) http.Header {
 	return h
 }
 
-// dialRuntime connects to the session URL of the runtime and sends an upgrade request. It returns the connection, which
-// contains the response. The caller checks with readRefusal whether the runtime has accepted.
+// dialRuntime connects to the session URL of the runtime, sends an upgrade request and reads the headers of the response.
 func (s *session) dialRuntime(ctx context.Context, location, method string, headers http.Header) (*runtimeConn, error) {
 	o := s.server.opts
 	e, err := parseURL(location, o.AllowAnyHost)
@@ -153,12 +151,11 @@ func tlsConfig(c *tls.Config, host string) *tls.Config {
 	return c
 }
 
-// readHead reads an HTTP response without its body. It returns the response and the bytes of the headers. If it has received
-// bytes of the body too, it stores them in conn.early.
-func readHead(conn *conn) (*http.Response, []byte, error) {
+// readHead reads an HTTP response without its body, and returns it and the bytes of its headers.
+func readHead(conn *conn) (response *http.Response, head []byte, err error) {
 	var seen bytes.Buffer
 	br := bufio.NewReader(io.TeeReader(io.LimitReader(conn, maxHead), &seen))
-	response, err := http.ReadResponse(br, nil)
+	response, err = http.ReadResponse(br, nil)
 	if errors.Is(err, io.ErrUnexpectedEOF) && seen.Len() >= maxHead {
 		err = fmt.Errorf("headers have more than %d bytes", maxHead)
 	}
@@ -167,12 +164,12 @@ func readHead(conn *conn) (*http.Response, []byte, error) {
 	}
 	all := seen.Bytes()
 	rest := all[len(all)-br.Buffered():]
+	// bytes of the body that were received too
 	conn.early = append(append([]byte(nil), rest...), conn.early...)
 	return response, all[:len(all)-len(rest)], nil
 }
 
-// readRefusal returns the response of a runtime that has refused the upgrade, in the form for the client. It returns nil if
-// the runtime has accepted the upgrade.
+// readRefusal returns the response of a runtime that has refused the upgrade, in the form for the client, or nil.
 func (b *runtimeConn) readRefusal() *upgrade.Refusal {
 	code := b.response.StatusCode
 	switch {

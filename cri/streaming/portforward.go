@@ -24,9 +24,9 @@ const (
 	headerPair = "requestID"
 )
 
-// ServePortForward forwards connections of the HTTP client to ports of a sandbox. ports is the result of [ParsePorts]. The
-// caller has authorized the request and checked that the sandbox exists. ServePortForward blocks until the session has
-// ended, and sends all errors to the client.
+// ServePortForward forwards connections of the HTTP client to these ports of a sandbox, see [ParsePorts]. The caller has
+// authorized the request and checked that the sandbox exists. It blocks until the session has ended, and sends all errors to
+// the client.
 func (s *Server) ServePortForward(w http.ResponseWriter, r *http.Request, sandboxID string, ports []int32) {
 	if refusal := upgrade.Check(r); refusal != nil {
 		writeRefusal(w, refusal)
@@ -96,8 +96,7 @@ type streamPair struct {
 	expiry       *time.Timer
 }
 
-// forwardSPDY serves a port-forward session over SPDY until the client disconnects or the session is canceled. It reads SPDY
-// frames from r and writes them to w. At the end it calls finish, and then closes the connection.
+// forwardSPDY serves a port-forward session over SPDY until it ends. Then it calls finish and closes the connection.
 func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish func()) error {
 	f := &forwarder{session: s, pairs: map[string]*streamPair{}}
 	mux, err := spdy.New(r, w, spdy.Options{
@@ -139,8 +138,8 @@ func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	}
 }
 
-// acceptStream adds a stream that the client opens to its pair. A forwarded connection is a pair of streams, for data and
-// for errors. Forwarding starts when both are open.
+// acceptStream adds a stream that the client opens to its pair: a forwarded connection has a stream for data and one for
+// errors.
 func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	kind, h := stream.Header().Get(streamType), stream.Header().Get(headerPort)
 	if h == "" {
@@ -175,9 +174,8 @@ func (f *forwarder) acceptStream(stream *spdy.Stream) error {
 	return f.addStream(id, p, kind, stream)
 }
 
-// addStream adds a stream to its pair, as the data stream or the error stream according to kind. If the pair is then
-// complete, it starts forwarding. id is the key of the pair. The caller holds mu.
-func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *spdy.Stream) error {
+// addStream adds a data or error stream to its pair, and starts forwarding if the pair is complete. The caller holds mu.
+func (f *forwarder) addStream(pairID string, pair *streamPair, kind string, stream *spdy.Stream) error {
 	stream.RelatedStreams = 1
 	slot := &pair.data
 	if kind == typeError {
@@ -194,7 +192,7 @@ func (f *forwarder) addStream(id string, pair *streamPair, kind string, stream *
 		return nil
 	}
 	pair.expiry.Stop()
-	delete(f.pairs, id)
+	delete(f.pairs, pairID)
 	f.tasks.Go(func() { f.runPair(pair) })
 	return nil
 }
@@ -241,8 +239,7 @@ func (f *forwarder) runPair(pair *streamPair) {
 	_ = pair.errors.Close()
 }
 
-// runForward calls Options.Runner to forward data between a stream and a port of the sandbox. It returns the error to send
-// to the client, or nil if the client has disconnected.
+// runForward forwards data between a stream and a port of the sandbox. A disconnect of the client is no error.
 func (s *session) runForward(port int32, stream io.ReadWriteCloser) error {
 	err := s.server.opts.Runner.RunPortForward(s.ctx, s.Target.ID, port, stream)
 	if why := s.endReason(); why != nil {

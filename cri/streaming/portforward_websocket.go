@@ -45,13 +45,13 @@ func (s *session) forwardWebSocket(w http.ResponseWriter, r *http.Request, ports
 	return s.forwardChannels(c, ws, channels)
 }
 
-// writeChannel writes data to the input pipe of a channel, and blocks while the pipe is full. If blocksOthers is true, other
-// channels cannot receive during this time. In this case, writeChannel aborts the pipe after Options.BlockedForwardTimeout.
+// writeChannel writes data to the input pipe of a channel, and blocks while the pipe is full.
 func (s *session) writeChannel(input *pipe.Pipe, data []byte, blocksOthers bool) {
 	limit := s.server.opts.BlockedForwardTimeout
 	if !blocksOthers {
 		limit = 0
 	}
+	// a channel that blocks others is reset after a while
 	if _, err := input.WriteWithTimeout(data, limit); err == pipe.ErrFull { //nolint:errorlint // it is returned bare
 		input.Abort(fmt.Errorf("channel was reset: %w, and other channels wait", err))
 	}

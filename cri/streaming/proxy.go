@@ -14,10 +14,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/flow"
 )
 
-// proxyUpgrade sends the upgrade request of the client to the runtime, at the session URL that locate returns. If the
-// runtime accepts, it copies bytes between client and runtime until the session ends.
-func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, locate func(context.Context) (string, error)) {
-	b, err := s.openRuntime(r.Method, forwardedHeaders(r), locate)
+// proxyUpgrade sends the client's upgrade request to the session URL of the runtime, and copies bytes between both until the
+// session ends.
+func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, sessionURL func(context.Context) (string, error)) {
+	b, err := s.openRuntime(r.Method, forwardedHeaders(r), sessionURL)
 	if err != nil {
 		writeRefusal(w, err)
 		s.finishSession(err)
@@ -56,8 +56,7 @@ func (s *session) openRuntime(
 	return b, nil
 }
 
-// copyBoth copies bytes between the client and the runtime until the session ends. It reads the client's bytes from reader,
-// and writes the runtime's bytes to writer. Both use the client's connection, directly or through a WebSocket.
+// copyBoth copies bytes between the client, read from reader and written to writer, and the runtime until the session ends.
 func (s *session) copyBoth(client *conn, reader io.Reader, writer io.Writer, runtime *runtimeConn) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

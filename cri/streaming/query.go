@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/streaming/upgrade"
 )
 
-// ParseStreams returns the streams that an exec or attach request requests with the query parameters input, output, error
-// and tty. With a TTY, Stderr is false. If no stream is requested, the error is the kubelet's message for HTTP status 400.
+// ParseStreams returns the streams in the query of an exec or attach request: input, output, error and tty. With a TTY,
+// Stderr is false. The error is the kubelet's message for HTTP status 400.
 func ParseStreams(query url.Values) (cri.StreamOptions, error) {
 	o := cri.StreamOptions{
 		Stdin: query.Get("input") == "1", Stdout: query.Get("output") == "1", Stderr: query.Get("error") == "1", TTY: query.Get("tty") == "1",
@@ -28,8 +28,8 @@ func ParseStreams(query url.Values) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// ParsePorts returns the ports in the query of a port-forward request. For a SPDY request, plain or inside a WebSocket, it
-// returns nil: such a client sends the port with each stream. The errors are the kubelet's messages for HTTP status 400.
+// ParsePorts returns the ports in the query of a port-forward request. It returns nil for SPDY, also inside a WebSocket:
+// such a client sends the port with each stream. The errors are the kubelet's messages for HTTP status 400.
 func ParsePorts(r *http.Request) ([]int32, error) {
 	if !upgrade.IsWebSocket(r) || upgrade.IsTunnel(r) {
 		return nil, nil

@@ -81,11 +81,10 @@ func (s *Server) listSessions() []Session {
 	return all
 }
 
-// CloseSessions ends all sessions with this container ID, sandbox ID or pod UID, and returns their number. It does not wait
-// for the end of the sessions. Clients get reason as an error message, unless their session is proxied to the runtime.
+// CloseSessions ends all sessions with this container ID, sandbox ID or pod UID, without waiting, and returns their number.
+// Clients get reason as an error message, unless their session is proxied to the runtime.
 //
-// A session that does not end normally within half a second is canceled. If a slow client still receives output, its session
-// continues for at most Options.Linger.
+// A session is canceled after half a second, or after Options.Linger if a slow client still receives output.
 func (s *Server) CloseSessions(id, reason string) int {
 	return s.endSessions(fmt.Errorf("%w: %s", ErrSessionClosed, reason), func(t Target) bool {
 		return id != "" && (t.ID == id || t.PodUID == id)
@@ -142,8 +141,7 @@ func (s *Server) stopAdmission() <-chan struct{} {
 	return s.drained
 }
 
-// startSession starts a session, unless the server shuts down or a session limit is reached. It also starts the timers of the
-// idle and stall timeouts.
+// startSession starts a session and its timeouts, unless the server shuts down or a session limit is reached.
 func (s *Server) startSession(ctx context.Context, kind Kind, target Target) (*session, error) {
 	session := newSession(ctx, s, Session{Kind: kind, Target: target, Started: time.Now()})
 	if err := s.admitSession(session); err != nil {

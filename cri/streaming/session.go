@@ -68,8 +68,7 @@ func (s *session) endSoon(reason error) {
 	}
 }
 
-// endWhenDrained cancels the session with this reason. If a write to the client or the runtime is blocked, it checks again
-// later, and cancels at the deadline at the latest.
+// endWhenDrained cancels the session when no write to the client or runtime is blocked, but at the latest at the deadline.
 func (s *session) endWhenDrained(reason error, deadline time.Time) {
 	s.mu.Lock()
 	now := time.Now()
@@ -105,8 +104,7 @@ func (s *session) closeConns() {
 	}
 }
 
-// finishSession closes the connections, releases the session and reports its result to the hooks. The result is err or, if
-// the session was canceled, the reason of the cancellation. If the client has disconnected, the result is nil.
+// finishSession closes the connections, releases the session and reports its result to the hooks.
 func (s *session) finishSession(err error) {
 	s.closeConns()
 	s.tasks.Wait()
@@ -118,6 +116,7 @@ func (s *session) finishSession(err error) {
 		}
 	}
 	s.mu.Unlock()
+	// the reason of a cancellation, or err; a disconnect of the client is no error
 	switch reason := s.endReason(); {
 	case errors.Is(reason, errClientGone), errors.Is(err, errClientGone):
 		err = nil
@@ -151,8 +150,7 @@ func (s *session) checkLimitsAt(now time.Time) error {
 	return reason
 }
 
-// oldestWrite returns the start time of the write that has been blocked for the longest time. It is zero if no write is blocked.
-// The caller holds mu.
+// oldestWrite returns when the longest blocked write started; zero means none. The caller holds mu.
 func (s *session) oldestWrite() (since time.Time) {
 	for _, c := range s.conns {
 		if at := c.writeStart.Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
@@ -165,16 +163,14 @@ func (s *session) oldestWrite() (since time.Time) {
 // idleLimits has the timeouts of an idle and of a stalled session. Zero or less disables a timeout.
 type idleLimits struct{ idle, stall time.Duration }
 
-// check returns the error of a timeout that has passed. If none has passed, it returns the time of the next check, or zero
-// if no timeout is set. lastTransfer is the time of the last transferred byte. oldestWrite is the start of the oldest
-// blocked write, or zero if no write is blocked.
-func (l idleLimits) check(now, lastTransfer, oldestWrite time.Time) (next time.Time, reason error) {
+// check returns the error of a timeout that has passed, or else when to check again; zero means never.
+func (l idleLimits) check(now, lastTransfer, oldestWrite time.Time) (recheck time.Time, reason error) {
 	if l.stall > 0 {
 		since := oldestWrite
 		if since.IsZero() {
-			since = now
+			since = now // no write is blocked
 		}
-		if next = since.Add(l.stall); !next.After(now) {
+		if recheck = since.Add(l.stall); !recheck.After(now) {
 			return time.Time{}, ErrStallTimeout
 		}
 	}
@@ -183,9 +179,9 @@ func (l idleLimits) check(now, lastTransfer, oldestWrite time.Time) (next time.T
 		if !at.After(now) {
 			return time.Time{}, ErrIdleTimeout
 		}
-		if next.IsZero() || at.Before(next) {
-			next = at
+		if recheck.IsZero() || at.Before(recheck) {
+			recheck = at
 		}
 	}
-	return next, nil
+	return recheck, nil
 }

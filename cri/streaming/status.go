@@ -60,8 +60,7 @@ func (s status) hookError() error {
 	return errors.New(s.Message)
 }
 
-// encode returns the bytes that are sent on the error stream. Clients of protocol version 4 or later get JSON. Other clients
-// get the message of a failure, and nothing after a success.
+// encode returns the bytes for the error stream: JSON since protocol version 4, before that only the message of a failure.
 func (s status) encode(asJSON bool) []byte {
 	if !asJSON {
 		if s.Status == success {

@@ -33,8 +33,7 @@ func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFun
 	return true
 }
 
-// takeSession returns the handler stored under this URL path, and removes it: a URL is valid for one request. If the path is
-// unknown or expired, it returns nil.
+// takeSession returns the handler of this URL path, or nil, and removes it: a URL is valid for one request.
 func (t *urlTokens) takeSession(now time.Time, path string) http.HandlerFunc {
 	w, found := t.pending[path]
 	delete(t.pending, path)

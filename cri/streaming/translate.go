@@ -45,8 +45,7 @@ func (s *session) translateToSPDY(w http.ResponseWriter, r *http.Request, cmd co
 	})
 }
 
-// runOnRuntime connects over SPDY to the session URL of the runtime. It copies between the client's streams and the runtime,
-// and returns the status that the runtime sends at the end.
+// runOnRuntime connects the client's streams to the session URL of the runtime over SPDY, and returns the runtime's status.
 func (s *session) runOnRuntime(ctx context.Context, location string, streams cri.Session) (status, error) {
 	headers := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgrade.SPDY31}, upgrade.HeaderProtocol: {upgrade.ChannelV4}}
 	b, err := s.openRuntime(http.MethodPost, headers, func(context.Context) (string, error) { return location, nil })
@@ -86,8 +85,7 @@ func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	}
 }
 
-// openStreams opens a SPDY stream to the runtime for each stream of the session that is not nil. It returns the SPDY streams
-// by stream type.
+// openStreams opens a SPDY stream to the runtime for each stream of the session, and returns them by stream type.
 func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, error) {
 	opened := map[string]*spdy.Stream{}
 	for _, one := range []struct {
@@ -124,8 +122,7 @@ func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout 
 	return nil
 }
 
-// copyStreams copies between the client's streams and the opened SPDY streams to the runtime. It returns the status that the
-// runtime sends at the end. It copies output even before the runtime has accepted all streams.
+// copyStreams copies between the streams of client and runtime, and returns the status that the runtime sends at the end.
 func (s *session) copyStreams(
 	ctx context.Context, mux *spdy.Conn, runtime *runtimeConn, opened map[string]*spdy.Stream, streams cri.Session,
 ) (status, error) {
@@ -144,7 +141,7 @@ func (s *session) copyStreams(
 			}
 		})
 	}
-	var outputs sync.WaitGroup
+	var outputs sync.WaitGroup // copied even before the runtime has accepted all streams
 	for kind, to := range map[string]io.Writer{typeStdout: streams.Stdout, typeStderr: streams.Stderr} {
 		if from := opened[kind]; from != nil {
 			outputs.Go(func() {

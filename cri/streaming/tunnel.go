@@ -42,8 +42,7 @@ func (t tunnelConn) Write(b []byte) (int, error) { return t.frames.WriteBinary(n
 // closeWrite sends a close frame: no more data follows.
 func (t tunnelConn) closeWrite() { _ = t.frames.WriteClose(websocket.Normal, "") }
 
-// upgradeTunnel upgrades a request to a WebSocket whose messages contain SPDY frames. inner is the stream protocol of SPDY.
-// It returns the network connection, and a reader and writer of the SPDY bytes.
+// upgradeTunnel upgrades a request to a WebSocket whose messages contain SPDY frames of the inner protocol.
 func (s *session) upgradeTunnel(w http.ResponseWriter, r *http.Request, inner string) (*conn, tunnelConn, error) {
 	protocol, refusal := upgrade.NegotiateWebSocket(r, []string{upgrade.SPDY31 + "+" + inner})
 	if refusal != nil {

@@ -153,8 +153,7 @@ func (s *URLServer) serveURL(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// takeSession returns the handler of the requested URL, and counts the request in s.handlers. If the URL is not valid, the
-// handler is nil. If Serve has ended, late is true and nothing is counted.
+// takeSession returns the handler of the requested URL, or nil if the URL is invalid. late is true if Serve has ended.
 func (s *URLServer) takeSession(r *http.Request) (session http.HandlerFunc, late bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

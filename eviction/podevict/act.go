@@ -18,10 +18,9 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Reclaim frees the requested resource and returns the freed amount. For memory, it makes the kernel reclaim caches. For
-// a disk, it removes the containers of terminated pods, and then unused images until request.Missing bytes are free. If
-// inodes are missing, it removes all unused images, because the number of inodes per image is unknown. The amount that
-// removed containers free is unknown and counts as 1.
+// Reclaim frees the requested resource and returns the freed amount. For memory, the kernel reclaims caches. For a disk, it
+// removes the containers of terminated pods, and then as many unused images as necessary. If inodes are missing, it removes
+// all unused images. The unknown amount that removed containers free counts as 1.
 func (n *Node) Reclaim(ctx context.Context, request eviction.Reclaim) (int64, error) {
 	if request.Kind == eviction.ReclaimCache {
 		if n.opts.Machine == nil {

@@ -43,8 +43,8 @@ func Candidates(pods []*corev1.Pod, summary *statsapi.Summary, opts Options) ([]
 	return list, errors.Join(errs...)
 }
 
-// fillCandidate sets the fields of c. If stats is nil, the usage of the pod is unknown, and c.Measured stays false. An
-// invalid number counts as zero, and the error names it.
+// fillCandidate sets the fields of c. stats is nil if the usage is unknown. An invalid number counts as zero and is an
+// error.
 func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodStats, opts Options) error {
 	c.UID, c.Name = string(pod.UID), pod.Namespace+"/"+pod.Name
 	c.Critical = isCritical(pod, opts.EvictStatic)
@@ -82,8 +82,8 @@ func fillCandidate(c *eviction.Candidate, pod *corev1.Pod, stats *statsapi.PodSt
 	return m.err
 }
 
-// isCritical reports whether the pod must never be evicted, because it is static or has a critical priority. If evictStatic
-// is true, static pods without a critical priority may be evicted.
+// isCritical reports whether the pod must never be evicted: it has a critical priority, or is static unless evictStatic is
+// set.
 func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 	if evictStatic && qos.IsStatic(pod) && !qos.IsMirror(pod) {
 		return pod.Spec.Priority != nil && *pod.Spec.Priority >= criticalPriority
@@ -108,8 +108,7 @@ type statsReader struct {
 	err error // the first error
 }
 
-// toInt64 returns *n, or zero if n is nil. If *n is above 2^63-1, it returns zero and records an error with the name of the
-// field.
+// toInt64 returns *n, or zero if n is nil. If *n does not fit, it returns zero and records an error for this field.
 func (m *statsReader) toInt64(field string, n *uint64) int64 {
 	switch {
 	case n == nil:

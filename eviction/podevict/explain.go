@@ -36,9 +36,9 @@ type Explanation struct {
 	Annotations map[string]string     // of the event; nil: none
 }
 
-// Explain returns the reason, the message, the conditions and the event annotations for an evicted pod. It extends the
-// message of victim by a sentence for each container that uses more of the starved resource than it requests. It reads the
-// usage from summary. Source: evictionMessage in pkg/kubelet/eviction/helpers.go.
+// Explain returns reason, message, conditions and event annotations for an evicted pod. The message has a sentence for each
+// container that uses more of the starved resource, according to summary, than it requests. Source: evictionMessage in
+// pkg/kubelet/eviction/helpers.go.
 func Explain(victim eviction.Eviction, pod *corev1.Pod, summary *statsapi.Summary) Explanation {
 	why := Explanation{Reason: ReasonEvicted, Message: victim.Message}
 	starved := victim.Signal.Resource()
@@ -80,8 +80,7 @@ func (x *Explanation) setAnnotation(key, value string) {
 	x.Annotations[key] = value
 }
 
-// explainPod adds a sentence and annotations about the memory usage of the whole pod. It does this only if memory is starved
-// and the pod has a pod-level memory request.
+// explainPod adds a sentence and annotations about the memory usage of a pod with a pod-level memory request.
 func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	if starved != eviction.Memory || pod.Spec.Resources == nil || stats.Memory == nil {
 		return
@@ -99,8 +98,8 @@ func (x *Explanation) explainPod(pod *corev1.Pod, stats *statsapi.PodStats, star
 	x.setAnnotation(OffendingPodUsageKey, used.String())
 }
 
-// explainContainers adds a sentence for each container that uses more of the starved resource than it requests. It also adds
-// annotations with the names and usages of these containers.
+// explainContainers adds a sentence and annotations about containers that use more of the starved resource than they
+// request.
 func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStats, starved eviction.Resource) {
 	var names, usages []string
 	for i := range stats.Containers {
@@ -119,8 +118,7 @@ func (x *Explanation) explainContainers(pod *corev1.Pod, stats *statsapi.PodStat
 	x.setAnnotation(OffendingContainersUsageKey, strings.Join(usages, ","))
 }
 
-// formatExcess returns the kubelet's sentence about a pod or container that uses more of the starved resource than it
-// requests. The argument kind is "Pod" or "Container".
+// formatExcess returns the kubelet's sentence about a "Pod" or "Container" that uses more than it requests.
 func formatExcess(kind, name string, used *resource.Quantity, request resource.Quantity, starved eviction.Resource) string {
 	request = request.DeepCopy() // String writes to it
 	return fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, used.String(), request.String(), starved)

@@ -16,8 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// findExceededLimit returns the first limit of local storage that the pod exceeds, or nil. It checks the size limits of
-// emptyDir volumes, then the limit of the whole pod, then the limits of single containers. Source: localStorageEviction in
+// findExceededLimit returns the first limit of local storage that the pod exceeds, or nil. Source: localStorageEviction in
 // pkg/kubelet/eviction/eviction_manager.go.
 func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	if e := checkEmptyDirs(pod, stats); e != nil {
@@ -91,8 +90,7 @@ func hasStorageLimit(pod *corev1.Pod) bool {
 	return has(pod.Spec.Overhead) || pod.Spec.Resources != nil && has(pod.Spec.Resources.Limits)
 }
 
-// checkContainerLimits returns the first ephemeral-storage limit of a container that the container exceeds, or nil. The
-// usage of a container is the size of its logs. In the layout SingleFS the writable layer counts too.
+// checkContainerLimits returns the first ephemeral-storage limit of a container that is exceeded, or nil.
 func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout eviction.Layout) *eviction.ExceededLimit {
 	for i := range stats.Containers {
 		s := &stats.Containers[i]
@@ -101,6 +99,7 @@ func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout evic
 			continue
 		}
 		used := usedBytes(s.Logs)
+		// only then the writable layer counts
 		if layout == eviction.SingleFS {
 			used += usedBytes(s.Rootfs)
 		}
@@ -114,8 +113,7 @@ func checkContainerLimits(pod *corev1.Pod, stats *statsapi.PodStats, layout evic
 	return nil
 }
 
-// storageLimit returns the ephemeral-storage limit of the container with this name. It returns nil if the container has no
-// limit, or is neither a regular container nor a sidecar.
+// storageLimit returns the ephemeral-storage limit of a regular container or sidecar, or nil.
 func storageLimit(pod *corev1.Pod, name string) *resource.Quantity {
 	c := containers.Find(&pod.Spec, name)
 	if c.Container == nil || c.Kind != containers.Regular && !c.IsSidecar() {

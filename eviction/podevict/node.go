@@ -240,8 +240,7 @@ func (n *Node) dropRemoved() {
 	}
 }
 
-// reportNoAdmit reports an error if a temporarily evicted pod has been started again without a call of [Node.Admit]. The
-// caller has then not set Admit in lifecycle.Options. It reports only one such error per Node.
+// reportNoAdmit reports, once, that an evicted pod was started again because Admit is not set in lifecycle.Options.
 func (n *Node) reportNoAdmit(active []*corev1.Pod) {
 	running := map[string]*corev1.Pod{}
 	for _, pod := range active {

@@ -31,8 +31,7 @@ func ExplainPreemption() Explanation {
 	}
 }
 
-// canPreempt reports whether other may be evicted to make room for pod. This is the case if only pod is critical, or if pod
-// has a higher priority.
+// canPreempt reports whether other may be evicted to make room for pod: only pod is critical, or its priority is higher.
 func canPreempt(pod, other *corev1.Pod) bool {
 	if qos.IsCritical(pod) && !qos.IsCritical(other) {
 		return true
@@ -104,8 +103,8 @@ func newPreemption(pod *corev1.Pod, others []*corev1.Pod, shortages []Shortage) 
 	return c
 }
 
-// requestedAmount returns the pod's request of the named resource. The unit for CPU is millicores. Each pod requests one of
-// the resource "pods". Source: GetResourceRequest in pkg/api/v1/resource/helpers.go.
+// requestedAmount returns the pod's request of a resource; CPU in millicores. Source: GetResourceRequest in
+// pkg/api/v1/resource/helpers.go.
 func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	if name == corev1.ResourcePods {
 		return 1
@@ -137,8 +136,7 @@ func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 // isSatisfied reports whether no amount is missing.
 func isSatisfied(missing []int64) bool { return slices.Max(append(missing, 0)) == 0 }
 
-// choosePods selects pods of list until no amount is missing. In each step it selects the pod whose requests come closest to
-// the missing amounts. The list must have enough pods.
+// choosePods selects pods until no amount is missing, each time the pod whose requests come closest. There must be enough.
 func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	list = slices.Clone(list)
 	for !isSatisfied(missing) {
@@ -157,8 +155,7 @@ func choosePods(list []preemptible, missing []int64) (chosen []preemptible) {
 	return chosen
 }
 
-// distance returns how much of the missing amounts remains missing after the eviction of r. It is zero if nothing remains
-// missing. Otherwise it is the sum of the squares of the fractions that remain.
+// distance returns how much remains missing after the eviction of r, as the sum of the squares of the missing fractions.
 func (r preemptible) distance(missing []int64) (sum float64) {
 	for i, m := range missing {
 		if rest := float64(m - r.amounts[i]); m > 0 && rest > 0 {

@@ -74,14 +74,12 @@ func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	return nil
 }
 
-// preemptFor evicts some of the other pods so that the critical pod fits, and returns nil once they have terminated. It
-// returns a rejection without an eviction if evictions cannot free enough, or if the pod does not fit for another reason
-// than missing resources. It returns an error if an eviction fails.
+// preemptFor evicts other pods so that the critical pod fits. It returns nil once they have terminated, or a rejection.
 func (p *Preemptor) preemptFor(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod, failures []admission.Failure) error {
 	var shortages []Shortage
 	for i := range failures {
 		if failures[i].Resource == "" {
-			return failures[i].Rejection()
+			return failures[i].Rejection() // evictions would not help
 		}
 		shortages = append(shortages, Shortage{Resource: failures[i].Resource, Missing: failures[i].Shortage()})
 	}

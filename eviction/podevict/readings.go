@@ -47,12 +47,12 @@ func (b *readingBuilder) addReading(s eviction.Signal, available, capacity int64
 	b.list = append(b.list, eviction.Reading{Signal: s, Available: available, Capacity: capacity, Time: at})
 }
 
-// addMemory adds the reading of a memory signal. The capacity is AvailableBytes plus WorkingSetBytes. AvailableBytes is
-// negative if a cgroup exceeds its limit; the stats contain the negative number as uint64.
+// addMemory adds the reading of a memory signal.
 func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.MemoryStats) {
 	if memory == nil || memory.AvailableBytes == nil || memory.WorkingSetBytes == nil {
 		return
 	}
+	// AvailableBytes is a negative number if a cgroup exceeds its limit, as uint64
 	capacity := *memory.AvailableBytes + *memory.WorkingSetBytes
 	if capacity > math.MaxInt64 || *memory.WorkingSetBytes > math.MaxInt64 {
 		b.errs = append(b.errs, fmt.Errorf("reading of %s: availableBytes %d and workingSetBytes %d are more than 2^63-1 bytes", signal, *memory.AvailableBytes, *memory.WorkingSetBytes))
