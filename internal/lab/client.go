@@ -35,8 +35,7 @@ func (l *Lab) newRuntimeClient() *runtimeClient {
 
 func (c *runtimeClient) closeConns() { c.http.CloseIdleConnections() }
 
-// invoke calls a unary method of the CRI runtime service and returns the encoded response. It sends an empty request, which
-// is valid for every method.
+// invoke calls a unary method of the CRI runtime service with an empty request, and returns the encoded response.
 func (c *runtimeClient) invoke(ctx context.Context, method string) ([]byte, error) {
 	frame := make([]byte, 5) // uncompressed, of length 0
 	url := "http://cri/runtime.v1.RuntimeService/" + method
@@ -68,13 +67,13 @@ func (c *runtimeClient) invoke(ctx context.Context, method string) ([]byte, erro
 	return body[len(frame):], nil
 }
 
-// listIDs calls ListPodSandbox or ListContainers, and returns the IDs of all objects in the response. In both responses,
-// field 1 is the repeated object, and field 1 of an object is its ID.
+// listIDs calls ListPodSandbox or ListContainers, and returns the IDs of all objects in the response.
 func (c *runtimeClient) listIDs(ctx context.Context, method string) ([]string, error) {
 	reply, err := c.invoke(ctx, method)
 	if err != nil {
 		return nil, err
 	}
+	// In both responses, field 1 is the repeated object, and field 1 of an object is its ID.
 	items, err := firstField(reply)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: parse answer: %w", method, err)

@@ -55,10 +55,11 @@ Root = %[16]q
 SystemdCgroup = false
 `
 
-// writeConfig writes the configuration files of containerd and of the pod network. With restrictOOMScore, containerd does
-// not lower OOM scores below its own, because the host may forbid that. With portMappings, pods can have host ports.
+// writeConfig writes the configuration files of containerd and of the pod network. With portMappings, pods can have host
+// ports.
 func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	conf := filepath.Join(l.Dir(), "cni", "net.d")
+	// With restrictOOMScore, containerd does not lower OOM scores below its own, which the host may forbid.
 	text := fmt.Sprintf(configText,
 		filepath.Join(l.Dir(), "root"), filepath.Join(l.StateDir(), "state"), filepath.Join(l.Dir(), "tmp"),
 		l.socketPath(), l.socketPath()+".ttrpc", filepath.Join(l.StateDir(), "s"),
@@ -79,12 +80,12 @@ func (l *Lab) writeConfig(restrictOOMScore, portMappings bool) error {
 	return os.WriteFile(filepath.Join(conf, "10-lab.conflist"), list, 0o600)
 }
 
-// networkConfig returns the CNI configuration of the pod network. The network is a bridge, which gets an IP address so that
-// tests on the host can connect to pods. With portMappings, it also has the plugin portmap.
+// networkConfig returns the CNI configuration of the pod network: a bridge and, with portMappings, the plugin portmap.
 func (l *Lab) networkConfig(portMappings bool) map[string]any {
 	plugins := []map[string]any{{
-		"type":      "bridge",
-		"bridge":    l.Bridge(),
+		"type":   "bridge",
+		"bridge": l.Bridge(),
+		// The bridge gets an IP address, so that tests on the host can connect to pods.
 		"isGateway": true,
 		"ipam": map[string]any{
 			"type":    "host-local",
@@ -101,8 +102,7 @@ func (l *Lab) networkConfig(portMappings bool) map[string]any {
 
 const cniVersion = "1.1.0"
 
-// networkName returns the name of the pod network, which is unique on the machine. [Lab.Down] finds the CNI results and
-// firewall rules of the lab by this name.
+// networkName returns the name of the pod network, by which [Lab.Down] finds the CNI results and firewall rules of the lab.
 func (l *Lab) networkName() string { return "lab-" + l.record.ID }
 
 func (l *Lab) configPath() string { return filepath.Join(l.Dir(), "config.toml") }

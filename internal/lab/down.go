@@ -38,8 +38,7 @@ func (l *Lab) Down(ctx context.Context) error {
 	return nil
 }
 
-// downIfOnDemand stops the lab if it was started on demand. It does nothing if [Up] was called for the lab at any time,
-// even after its start on demand.
+// downIfOnDemand stops the lab if it was started on demand and [Up] was never called for it.
 func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	lock, err := lockHome(ctx, l.home)
 	if err != nil {
@@ -52,15 +51,14 @@ func (l *Lab) downIfOnDemand(ctx context.Context) error {
 	return l.removeAll(ctx)
 }
 
-// removeAll stops all processes and pods of the lab, and removes its files. It removes the pods without containerd, which
-// may have crashed or hang. After an error it keeps the files, because a file system may still be mounted below them. The
-// caller holds the lock of the home directory.
+// removeAll stops all processes and pods of the lab, and removes its files. The caller holds the lock of the home directory.
 func (l *Lab) removeAll(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
 	err := errors.Join(
 		stopAll(ctx, findProcesses(l.binPath("containerd"), l.configPath()), stopGrace),
 		stopAll(ctx, findProcesses(l.binPath("crane"), l.registryDir()), stopGrace),
+		// Without containerd, which may have crashed or hang.
 		l.removeContainers(ctx),
 		stopAll(ctx, l.findShims(), 0),
 		l.removeAttachments(ctx),
@@ -68,6 +66,7 @@ func (l *Lab) removeAll(ctx context.Context) error {
 		l.removeBridge(ctx),
 	)
 	if err != nil {
+		// A file system may still be mounted below the directory of the lab.
 		return err
 	}
 	err = errors.Join(os.RemoveAll(l.Dir()), os.RemoveAll(l.StateDir()))
@@ -88,8 +87,7 @@ func (l *Lab) removeContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAttachments removes the firewall rules for host ports of all pods, and the CNI results that libcni has stored. It
-// finds both by the name of the pod network.
+// removeAttachments removes the firewall rules for host ports of all pods, and the CNI results that libcni has stored.
 func (l *Lab) removeAttachments(ctx context.Context) error {
 	results, err := filepath.Glob(filepath.Join(cniResults, l.networkName()+"-*"))
 	errs := []error{err}
@@ -138,9 +136,9 @@ func (l *Lab) listMounts() ([]string, error) {
 	return slices.Concat(state, stored), err
 }
 
-// removeBridge removes the bridge of the pod network and the veth pairs of the pods. It deletes the host ends of these
-// pairs, and the kernel then removes the other ends.
+// removeBridge removes the bridge of the pod network and the veth pairs of the pods.
 func (l *Lab) removeBridge(ctx context.Context) error {
+	// With the host end of a veth pair, the kernel removes the other end.
 	links := append(l.listPorts(), l.Bridge())
 	var errs []error
 	for _, link := range links {
@@ -165,8 +163,8 @@ func (l *Lab) listPorts() []string {
 	return listDir("/sys/class/net/" + l.Bridge() + "/brif")
 }
 
-// Leftovers returns the resources of all pods in the lab as sorted lines "KIND NAME": sandboxes, containers, shims, mounts,
-// network namespaces, interfaces and addresses. If a test has removed all pods of its private lab, each line is a leak.
+// Leftovers returns the resources of all pods in the lab as sorted lines "KIND NAME", such as sandboxes, mounts and
+// addresses. If a test has removed all pods of its private lab, each line is a leak.
 func (l *Lab) Leftovers(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -25,8 +25,7 @@ func unsupportedReason() string {
 
 func newSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// processStart returns the start time of the process pid, in clock ticks since boot. The start time distinguishes the
-// process from a later process with the same ID. ok is false if the process has exited or is a zombie.
+// processStart returns the start time of a process in clock ticks since boot. ok is false if it has exited or is a zombie.
 func processStart(pid int) (ticks uint64, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -41,16 +40,15 @@ func processStart(pid int) (ticks uint64, ok bool) {
 	return start, err == nil
 }
 
-// reapProcess reaps the process pid if it has exited and is a child of this process. It does nothing for a process that
-// an earlier test process has started, because init reaps such a process.
+// reapProcess reaps the process pid if it has exited and is a child of this process.
 func reapProcess(pid int) {
 	var status syscall.WaitStatus
 	_, _ = syscall.Wait4(pid, &status, syscall.WNOHANG, nil)
 }
 
-// findProcesses returns the running processes of the executable exe that have the argument arg. exe may be a symbolic link,
-// because several checkouts can share the executables.
+// findProcesses returns the running processes of an executable that have the argument arg.
 func findProcesses(exe, arg string) []process {
+	// Several checkouts can share the executables.
 	if target, err := filepath.EvalSymlinks(exe); err == nil {
 		exe = target
 	}
@@ -116,8 +114,7 @@ func mountsBelow(dir string) ([]string, error) {
 // unescapeMount decodes white space and backslashes in mountinfo.
 var unescapeMount = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// unmountLazily detaches the mount at point from the file tree. Processes can still use the files that they have open on it.
-// If there is no mount, it returns nil.
+// unmountLazily detaches the mount at point, if any. Processes can still use the files that they have open on it.
 func unmountLazily(point string) error {
 	if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return fmt.Errorf("unmount %s: %w", point, err)
@@ -125,8 +122,8 @@ func unmountLazily(point string) error {
 	return nil
 }
 
-// pickSnapshotter returns the name of the containerd snapshotter that stores images in dir. It is "overlayfs", or "native"
-// if the kernel cannot mount an overlay in dir.
+// pickSnapshotter returns the containerd snapshotter for dir: "overlayfs", or "native" if the kernel cannot mount an overlay
+// there.
 func pickSnapshotter(dir string) (string, error) {
 	probe, err := os.MkdirTemp(dir, "overlay")
 	if err != nil {

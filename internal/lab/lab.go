@@ -160,14 +160,15 @@ func (l *Lab) saveRecord() error {
 	return os.Rename(tmp, l.recordPath())
 }
 
-// pickSubnet returns a subnet with prefix length 22 in 10.0.0.0/8 that overlaps no used address. It starts its search at a
-// subnet that depends on id, so that two labs rarely pick the same one.
+// pickSubnet returns a /22 subnet in 10.0.0.0/8 that overlaps no used address. The search starts at a subnet that depends on
+// id.
 func pickSubnet(id string, used []net.Addr) (netip.Prefix, error) {
 	raw, err := hex.DecodeString(id)
 	if err != nil || len(raw) != 4 {
 		return netip.Prefix{}, fmt.Errorf("pick subnet: id %q is not 8 hex digits", id)
 	}
 	const blocks = 1 << 14 // number of /22 subnets in a /8
+	// Two labs thus rarely pick the same subnet.
 	first := binary.BigEndian.Uint32(raw) % blocks
 	for i := range uint32(blocks) {
 		block := (first + i) % blocks

@@ -23,8 +23,8 @@ func Tool(t testing.TB, name string) string {
 	return filepath.Join(toolDir(t, name), name)
 }
 
-// toolDir returns the directory of the programs that `make lab` builds. If a program in names is missing there, it skips the
-// test. If the environment requires a lab, it fails the test instead.
+// toolDir returns the directory of the programs that `make lab` builds. If one of names is missing, the test is skipped, or
+// fails if a lab is required.
 func toolDir(t testing.TB, names ...string) string {
 	t.Helper()
 	dir := filepath.Join(homeFor(t), "bin")

@@ -23,8 +23,7 @@ type process struct {
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// startProcess starts the program at path with the working directory dir. The program runs in its own session, so that it
-// outlives this process. Its output is appended to the file at logPath.
+// startProcess starts a program in its own session, so that it outlives this process, and appends its output to a log.
 func startProcess(logPath, dir, path string, args ...string) (process, error) {
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -64,8 +63,7 @@ func (p process) killProcess(ctx context.Context) error {
 	return p.signalAndWait(ctx, syscall.SIGKILL)
 }
 
-// stopProcess sends SIGTERM to the process, and SIGKILL if the process has not exited after the duration grace. It waits
-// until the process has exited or ctx ends.
+// stopProcess sends SIGTERM to the process, and SIGKILL after the grace period, and waits until it has exited.
 func (p process) stopProcess(ctx context.Context, grace time.Duration) error {
 	asked, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -114,8 +112,7 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// acquireLock locks the file at path, and waits for the lock until ctx ends. Several processes can have a shared lock at the
-// same time. The lock is released when the returned file is closed or this process exits.
+// acquireLock waits until the file at path is locked, shared or exclusive. Closing the returned file releases the lock.
 func acquireLock(ctx context.Context, path string, shared bool) (*os.File, error) {
 	for {
 		f, err := tryAcquireLock(path, shared)

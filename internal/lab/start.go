@@ -22,8 +22,8 @@ const RequiredEnv = "NODEAGENT_LAB"
 // is linked and starts.
 const idleTimeout = time.Minute
 
-// Start returns the lab that all tests on the machine share, and starts it if necessary. The lab stops a minute after the
-// last test that uses it has ended. If a lab cannot run on this host, Start skips the test.
+// Start returns the lab that all tests on the machine share, and starts it if necessary. It stops a minute after the last
+// test. If a lab cannot run on this host, Start skips the test.
 func Start(t testing.TB) *Lab {
 	t.Helper()
 	l, release, err := Use(t.Context(), homeFor(t))
@@ -79,8 +79,7 @@ func StartPrivate(t testing.TB) *Lab {
 	return l
 }
 
-// homeFor returns the .lab directory. If a lab cannot run on this host, it skips the test. If the environment requires a
-// lab, it fails the test instead.
+// homeFor returns the .lab directory. If no lab can run on this host, the test is skipped, or fails if a lab is required.
 func homeFor(t testing.TB) string {
 	t.Helper()
 	reason := unsupportedReason()
@@ -101,8 +100,7 @@ func homeFor(t testing.TB) string {
 	return ""
 }
 
-// useLock marks the lab called name as in use until the returned file is closed. If shared is true, other processes can use
-// the lab at the same time.
+// useLock marks a lab as in use until the returned file is closed. With shared, several processes can use it.
 func useLock(ctx context.Context, home, name string, shared bool) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(home, "use"), 0o700); err != nil {
 		return nil, err

@@ -22,14 +22,14 @@ const (
 	logTailSize = 4 << 10          // bytes
 )
 
-// Up starts the lab called name in the .lab directory home, and returns it. If the lab already runs, Up only returns it.
-// Otherwise it first removes the remains of an earlier lab with this name. The lab runs until [Lab.Down].
+// Up returns the lab called name in the .lab directory home, and starts it if it does not run. It removes the remains of an
+// earlier lab with this name. The lab runs until [Lab.Down].
 func Up(ctx context.Context, home, name string) (*Lab, error) {
 	return startLab(ctx, home, name, false)
 }
 
-// startLab starts the lab called name in the .lab directory home, and returns it. If the lab already runs, startLab only
-// returns it. With onDemand, the lab stops when no process uses it any more. Otherwise it runs until [Lab.Down].
+// startLab returns a lab, and starts it if necessary. With onDemand it runs until no process uses it, otherwise until
+// [Lab.Down].
 func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, error) {
 	if reason := unsupportedReason(); reason != "" {
 		return nil, errors.New(reason)
@@ -139,22 +139,21 @@ func (l *Lab) prepareConfig() error {
 	return l.writeConfig(!mayLower, err == nil)
 }
 
-// startContainerd starts containerd and waits until its CRI responds. It saves the process ID before it waits, so that other
-// processes can stop a lab that is still starting.
+// startContainerd starts containerd and waits until its CRI responds.
 func (l *Lab) startContainerd(ctx context.Context) error {
 	p, err := startProcess(l.LogPath(), l.Dir(), l.binPath("containerd"), "--config", l.configPath())
 	if err != nil {
 		return err
 	}
 	l.record.Containerd = p
+	// Other processes can then stop a lab that is still starting.
 	if err := l.saveRecord(); err != nil {
 		return err
 	}
 	return l.awaitReady(ctx)
 }
 
-// awaitReady waits until the CRI responds. If containerd has exited, it returns an error at once. If the CRI is only slow,
-// it waits until ctx ends.
+// awaitReady waits until the CRI responds. If containerd has exited, it returns an error at once.
 func (l *Lab) awaitReady(ctx context.Context) error {
 	for {
 		err := l.Ready(ctx)

@@ -24,9 +24,9 @@ func New[T any](maxAge time.Duration, measure func(context.Context) (T, error)) 
 	return &Value[T]{maxAge: maxAge, measure: measure, lock: make(chan struct{}, 1)}
 }
 
-// Get returns the cached value if it is younger than the maximum age. Otherwise it calls measure, while concurrent calls
-// wait. If ctx ends while Get waits, it returns the cause of ctx. If measure returns an error, Get returns the error with
-// the value, which may be incomplete, and does not cache the value.
+// Get returns the cached value if it is younger than the maximum age, and otherwise calls measure, for which concurrent
+// calls wait. If ctx ends while Get waits, it returns the cause of ctx. A value with an error may be incomplete and is not
+// cached.
 func (v *Value[T]) Get(ctx context.Context) (value T, err error) {
 	select {
 	case v.lock <- struct{}{}:

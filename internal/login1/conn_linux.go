@@ -131,10 +131,10 @@ func (c *Conn) readProperty(ctx context.Context, name string, value any) error {
 	return nil
 }
 
-// Inhibit takes a delay inhibitor: a shutdown waits until the returned file is closed. systemd-inhibit lists the inhibitor
-// with the texts who and why. Inhibit takes at most Options.Timeout. It ignores the cancellation of ctx: after a canceled
-// call, logind could still send the file, which would never be closed.
+// Inhibit takes a delay inhibitor: a shutdown waits until the returned file is closed. systemd-inhibit lists it with the
+// texts who and why. Inhibit takes at most Options.Timeout and ignores the cancellation of ctx.
 func (c *Conn) Inhibit(ctx context.Context, who, why string) (*os.File, error) {
+	// After a canceled call, logind could still send the file, which would never be closed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timeout)
 	defer cancel()
 	if !c.bus.SupportsUnixFDs() {
@@ -160,8 +160,8 @@ func (c *Conn) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Watch calls onChange once at the start, and then after each change of the shutdown state. It passes true if a shutdown has
-// started. Watch returns nil when ctx ends, and an error if the connection is lost or a call fails.
+// Watch calls onChange at the start and after each change, with true if a shutdown has started. It returns nil when ctx
+// ends, and an error if the connection is lost or a call fails.
 func (c *Conn) Watch(ctx context.Context, onChange func(shutdown bool)) error {
 	known, was := false, false
 	for {

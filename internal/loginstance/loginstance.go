@@ -17,9 +17,8 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, such as containerd://0123, of the container instance whose log the kubelet returns for a request.
-// This is the running instance. If no instance runs, it is the instance that terminated last. If previous is true, it is the
-// instance before the current one. If there is no such instance, the error states the reason. Source:
+// Find returns the ID, such as containerd://0123, of the container instance whose log a kubelet returns: the running one,
+// else the one that terminated last, or with previous the one before. The error states why there is none. Source:
 // validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)
@@ -70,8 +69,7 @@ func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	return ": " + waiting.Reason
 }
 
-// findStatus returns the status of the container called name, which may be an init, regular or ephemeral container. It
-// returns nil if the container has no status.
+// findStatus returns the status of the container called name, of any kind, or nil.
 func findStatus(status *corev1.PodStatus, name string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{status.ContainerStatuses, status.InitContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range list {

@@ -146,12 +146,12 @@ func (l *Limits) validateLimits() (all field.ErrorList) {
 
 var unsafeInService = regexp.MustCompile(`[^a-zA-Z\-_.:0-9@]`)
 
-// validateService returns an error if name is too long or has characters that no systemd unit name has. journalctl would
-// treat some of these characters as a pattern or a flag.
+// validateService returns an error if name cannot be a systemd unit name.
 func validateService(name string) error {
 	if len(name) > maxServiceLength {
 		return fmt.Errorf("length must be less than %d", maxServiceLength)
 	}
+	// journalctl would treat some of these characters as a pattern or a flag.
 	if unsafeInService.MatchString(name) {
 		return errors.New("input contains unsupported characters")
 	}

@@ -46,8 +46,7 @@ type hierarchy struct {
 	file             string // name of the file with the limit
 }
 
-// cgroupLimit returns the effective memory limit of this process in bytes, which is the lowest limit of its cgroup and all
-// parent cgroups. ok is false if none of them has a limit. root is the file system of the host.
+// cgroupLimit returns the lowest memory limit, in bytes, of the cgroup of this process and its parents, if any.
 func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	h, found := memoryHierarchy(root)
 	if !found {
@@ -75,8 +74,7 @@ func cgroupLimit(root fs.FS) (limit int64, ok bool) {
 	}
 }
 
-// memoryHierarchy returns the cgroup v1 hierarchy of the memory controller. If there is none, it returns the cgroup v2
-// hierarchy. root is the file system of the host.
+// memoryHierarchy returns the cgroup v1 hierarchy of the memory controller, or else the cgroup v2 hierarchy.
 func memoryHierarchy(root fs.FS) (h hierarchy, found bool) {
 	for fields := range procLines(root, "proc/self/mountinfo", " ") {
 		at := slices.Index(fields, "-")
@@ -104,8 +102,7 @@ func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	return "", false
 }
 
-// procLines yields the lines of the file called name in root, such as proc/self/cgroup. Each line is split at separator. It
-// yields nothing if the file cannot be opened.
+// procLines yields the lines of a file such as proc/self/cgroup, each split at separator.
 func procLines(root fs.FS, name, separator string) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {
 		file, err := root.Open(name)

@@ -39,10 +39,10 @@ type plan struct {
 	returnMemory bool // the process has become idle, or has grown while it was idle
 }
 
-// nextPlan returns the plan for Run: the GOGC to set, and whether to return memory to the kernel. u is the memory usage at
-// the end of the current period. The process is idle if it has allocated little memory since the previous call.
+// nextPlan returns the GOGC to set, and whether to return memory to the kernel, for the memory usage of the last period.
 func (s *state) nextPlan(u usage) plan {
 	previous := *s
+	// Idle: little memory was allocated since the previous call.
 	s.idle, s.allocated = u.allocated-previous.allocated <= busyRatio*max(u.live, minLive), u.allocated
 	if !s.idle {
 		return plan{gcPercent: busyPercent}

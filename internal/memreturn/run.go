@@ -16,9 +16,8 @@ import (
 // period is the time between two measurements of the process's memory.
 const period = time.Minute
 
-// Run returns unused memory to the kernel when the process is idle, until ctx ends. It also sets GOGC for this process. If
-// the environment variable GOGC is set, Run does not change it, because the operator has chosen the value. A nil logger
-// discards all messages.
+// Run returns unused memory to the kernel when the process is idle, until ctx ends. It also sets GOGC, unless the operator
+// has set the environment variable GOGC. A nil logger discards all messages.
 func Run(ctx context.Context, logger *slog.Logger) error {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

@@ -39,14 +39,13 @@ func unmapProgram() error {
 // mapping is a range of addresses.
 type mapping struct{ start, end uintptr }
 
-// cleanMappings returns the read-only mappings of file whose pages are all unmodified. smaps is the content of
-// /proc/PID/smaps. A mapping with an anonymous page is not returned, because a dynamic linker or a debugger has written to
-// it.
+// cleanMappings returns the read-only mappings of file in smaps, the content of /proc/PID/smaps, whose pages are unmodified.
 func cleanMappings(smaps, file string) (all []mapping) {
 	var current *mapping // nil: the mapping is of another file, writable, or already counted
 	for line := range strings.Lines(smaps) {
 		fields := strings.Fields(line)
 		if len(fields) > 1 && fields[0] == "Anonymous:" {
+			// An anonymous page was written by a dynamic linker or a debugger.
 			if current != nil && fields[1] == "0" {
 				all = append(all, *current)
 			}

@@ -99,24 +99,22 @@ func ParseAttrs(options []string) (a Attr) {
 	return a
 }
 
-// Disk mounts a block device on the directory target. fstype is the type of the file system on the device. options are mount
-// options as in mount(8). Disk ignores the options that only the program mount interprets. It passes options that are not
-// flags of mount(2) to the file system.
+// Disk mounts a block device with a file system of type fstype on the directory target, with options as in mount(8). Options
+// that are not flags of mount(2) go to the file system, except those for the program mount.
 func Disk(device, target, fstype string, options []string) error {
 	return wrapError("mount "+fstype, target, mountDisk(device, target, fstype, options))
 }
 
-// IsMountPoint reports whether path is a mount point. A bind mount within one file system counts too. A symbolic link at
-// path is not followed. IsMountPoint does not access the mounted file system, so that a file server that hangs cannot block
-// it. If path does not exist, the error wraps fs.ErrNotExist.
+// IsMountPoint reports whether path, which is not followed, is a mount point, also of a bind mount within one file system. A
+// file server that hangs cannot block it. If path does not exist, the error wraps fs.ErrNotExist.
 func IsMountPoint(path string) (bool, error) {
 	mounted, err := isMountPoint(path)
 	return mounted, wrapError("look at mount", path, err)
 }
 
-// MakeShared makes future mounts below dir visible in other mount namespaces, such as those of containers. If dir is not on
-// a shared mount, it bind-mounts dir, with all mounts below, on itself. Call it once, before anything is mounted below dir,
-// because an earlier mount would then exist twice.
+// MakeShared makes future mounts below dir visible in other mount namespaces, such as those of containers. If necessary, it
+// bind-mounts dir, with all mounts below, on itself. Call it before anything is mounted below dir, because an earlier mount
+// would then exist twice.
 func MakeShared(dir string) error {
 	return wrapError("make shared", dir, makeShared(dir))
 }

@@ -102,8 +102,7 @@ func bindTree(sourceFD, targetFD int, opts BindOptions) error {
 	return unix.MoveMount(tree, "", targetFD, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// bindAndRemount bind-mounts sourceFD on targetFD without the system calls that bindTree needs. It mounts first, and then
-// sets the attributes. If it cannot set them, it removes the mount. target is the path of targetFD.
+// bindAndRemount bind-mounts sourceFD on targetFD, whose path is target, on kernels without the system calls of bindTree.
 func bindAndRemount(sourceFD, targetFD int, target string, opts BindOptions) error {
 	flags := uintptr(unix.MS_BIND)
 	if opts.Recursive {
@@ -112,6 +111,7 @@ func bindAndRemount(sourceFD, targetFD int, target string, opts BindOptions) err
 	if err := unix.Mount(fdPath(sourceFD), fdPath(targetFD), "", flags, ""); err != nil || opts.Attrs == 0 {
 		return err
 	}
+	// mount(2) sets the attributes only after the mount.
 	err := remountAttrs(target, opts.Attrs, 0)
 	if err == nil && opts.Recursive {
 		err = fmt.Errorf("recursive attributes: %w", errors.ErrUnsupported)
@@ -143,13 +143,13 @@ func setAttrs(target string, set, unset Attr, recursive bool) error {
 	return remountAttrs(target, set, unset)
 }
 
-// remountAttrs sets and clears attributes of the mount at target with mount(2). It first reads the current attributes,
-// because mount(2) clears all attributes that are not passed to it.
+// remountAttrs sets and clears attributes of the mount at target with mount(2).
 func remountAttrs(target string, set, unset Attr) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(target, &st); err != nil {
 		return err
 	}
+	// mount(2) clears all attributes that are not passed to it.
 	const same = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME
 	flags := uintptr(st.Flags) & same
 	if uintptr(st.Flags)&unix.ST_RELATIME != 0 {

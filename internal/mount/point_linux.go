@@ -32,10 +32,9 @@ func isMountPoint(path string) (bool, error) {
 	return mounted, err
 }
 
-// crossesMount reports whether the file called name in the open directory dir is a mount point. It uses RESOLVE_NO_XDEV of
-// Linux 5.6, with which the kernel does not access the mounted file system. A call of statx would block if the file server
-// hangs.
+// crossesMount reports whether the file called name in the open directory dir is a mount point.
 func crossesMount(dir int, name string) (bool, error) {
+	// RESOLVE_NO_XDEV (Linux 5.6) does not access the mounted file system. statx would block if the file server hangs.
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_XDEV}
 	fd, err := unix.Openat2(dir, name, &how)
 	if errors.Is(err, unix.EXDEV) {
@@ -47,8 +46,7 @@ func crossesMount(dir int, name string) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// isListed reports whether the mount table lists the file called name in the open directory dir as a mount point. It is slow on a
-// node with many mounts.
+// isListed reports whether the mount table lists the file as a mount point, which is slow with many mounts.
 func isListed(dir int, name string) (bool, error) {
 	parent, err := os.Readlink(fdPath(dir))
 	if err != nil {
@@ -94,8 +92,7 @@ func makeShared(dir string) error {
 	return unix.Mount("", path, "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// mountOf returns the mount in table that contains path. This is the mount with the longest mount point. If several mounts
-// have this mount point, it is the last one. ok is false if no mount contains path.
+// mountOf returns the mount in table that contains path: the last one with the longest mount point.
 func mountOf(table []Info, path string) (on Info, ok bool) {
 	for i := range table {
 		if isWithin(path, table[i].Point) && (!ok || len(table[i].Point) >= len(on.Point)) {

@@ -42,9 +42,8 @@ func (m *Info) IsShared() bool {
 	return slices.ContainsFunc(m.Propagation, func(s string) bool { return strings.HasPrefix(s, "shared:") })
 }
 
-// ReadTable returns all mounts of the mount namespace in the order of the kernel. If two mounts have the same mount point,
-// the later one covers the earlier one. ReadTable reads every mount of the host, so it is too slow to be called for each
-// volume.
+// ReadTable returns all mounts of the mount namespace in the order of the kernel: of two mounts with the same mount point,
+// the later one covers the earlier one. It is too slow to be called for each volume.
 func ReadTable() ([]Info, error) {
 	f, err := os.Open(tableFile)
 	if err != nil {
@@ -112,8 +111,7 @@ func parseLine(line string) (m Info, err error) {
 	return m, nil
 }
 
-// unescapeField replaces the octal escapes in s by the characters that they represent: space, tab, newline or backslash. The
-// kernel writes an escape as a backslash and three digits.
+// unescapeField replaces the kernel's octal escapes in s, a backslash and three digits, by their characters.
 func unescapeField(s string) string {
 	at := strings.IndexByte(s, '\\')
 	if at < 0 {
@@ -135,8 +133,7 @@ func unescapeField(s string) string {
 	return b.String()
 }
 
-// parseOctal returns the byte for the octal escape at the start of s, which is a backslash and three digits. It returns
-// false if the digits are missing or not octal.
+// parseOctal returns the byte for the octal escape at the start of s: a backslash and three digits.
 func parseOctal(s string) (byte, bool) {
 	if len(s) < 4 {
 		return 0, false
@@ -145,9 +142,8 @@ func parseOctal(s string) (byte, bool) {
 	return byte(c), err == nil
 }
 
-// MountsBelow returns the mounts of table at and below path, in an order in which they can be unmounted. Deeper mount points
-// come first. If several mounts have the same mount point, the topmost comes first. path must be clean and contain no
-// symbolic links.
+// MountsBelow returns the mounts of table at and below path in the order for unmounting: deeper mount points first, and the
+// topmost of several mounts at one point. path must be clean and contain no symbolic links.
 func MountsBelow(table []Info, path string) []Info {
 	var found []Info
 	for _, m := range slices.Backward(table) {
@@ -167,9 +163,8 @@ func isWithin(path, dir string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// OtherMounts returns the mounts in table that show the directory mounted at path, or a part of this directory, outside of
-// path. If several mounts are at path, the topmost mount counts. Mounts of other directories of the same file system are not
-// returned.
+// OtherMounts returns the mounts in table that show the directory mounted at path, or a part of it, outside of path. Of
+// several mounts at path, the topmost counts.
 func OtherMounts(table []Info, path string) (others []Info) {
 	at := -1
 	for i := range table {

@@ -68,9 +68,9 @@ func (u *Unmounter) Pending() []string {
 	return slices.Compact(targets)
 }
 
-// Unmount removes all mounts at target, which must not be a symbolic link. If there is no mount, it returns nil. It spends
-// at most three times u.Grace on each mount, and returns when ctx ends. The caller can retry after an error. This is for
-// example EBUSY for a busy mount, or [ErrTimeout] for a call that hangs.
+// Unmount removes all mounts at target, if any. target must not be a symbolic link. It spends at most three times u.Grace on
+// each mount, and returns when ctx ends. After an error, for example EBUSY, or [ErrTimeout] for a call that hangs, the
+// caller can retry.
 func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	for range maxStacked {
 		mounted, err := IsMountPoint(target)
@@ -139,8 +139,7 @@ func (u *Unmounter) unmountWith(ctx context.Context, target string, flags int) e
 	}
 }
 
-// startUnmount starts the system call unmount(2) in a goroutine, and returns this attempt. If an earlier call with the same
-// target and flags has not returned yet, it returns the earlier attempt instead.
+// startUnmount starts unmount(2) in a goroutine, or returns the earlier attempt if such a call has not returned yet.
 func (u *Unmounter) startUnmount(target string, flags int) *attempt {
 	u.mu.Lock()
 	defer u.mu.Unlock()

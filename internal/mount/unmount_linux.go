@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmountFlags returns the flags of the unmount modes in the order in which they are tried: plain, forced, lazy. With
-// noForce, there is no forced mode.
+// unmountFlags returns the flags for the attempts to unmount: plain, forced unless noForce, lazy.
 func unmountFlags(noForce bool) []int {
 	flags := []int{unix.UMOUNT_NOFOLLOW, unix.UMOUNT_NOFOLLOW | unix.MNT_FORCE, unix.UMOUNT_NOFOLLOW | unix.MNT_DETACH}
 	if noForce {

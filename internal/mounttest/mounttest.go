@@ -32,8 +32,8 @@ func Need(t testing.TB) {
 	}
 }
 
-// DeadFUSE mounts a FUSE file system without a server on the directory target, so that every access to it hangs. The
-// returned function makes all pending accesses fail. It is called at the end of the test if the test has not called it.
+// DeadFUSE mounts a FUSE file system without a server on the directory target, so that every access hangs. abort makes all
+// pending accesses fail; it is called at the end of the test at the latest.
 func DeadFUSE(t testing.TB, target string) (abort func()) {
 	t.Helper()
 	Need(t)

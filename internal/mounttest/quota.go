@@ -5,8 +5,8 @@ package mounttest
 
 import "testing"
 
-// QuotaFS mounts a new ext4 file system of 64 MiB and returns its root directory. enforced is true if the kernel enforces
-// project quotas, as the kernel of hack/vm does. If the host has no loop device or no mkfs.ext4, QuotaFS skips the test.
+// QuotaFS mounts a new ext4 file system of 64 MiB and returns its root. enforced is true if the kernel enforces project
+// quotas, as that of hack/vm does. Without a loop device or mkfs.ext4, the test is skipped.
 func QuotaFS(t testing.TB) (root string, enforced bool) {
 	t.Helper()
 	Need(t)

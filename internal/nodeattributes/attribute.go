@@ -16,9 +16,9 @@ type Attribute struct {
 	Subresource string // subresource of nodes, such as proxy
 }
 
-// ForRequest returns the attributes that an authorizer checks for a request, in this order. The request is permitted if one
-// of them is allowed. For exec, attach, portForward and run, the verb is create even with the method GET, because WebSocket
-// clients use GET. path is unescaped, like the Path of a [net/url.URL].
+// ForRequest returns the attributes that an authorizer checks for a request, of which one must be allowed. For exec, attach,
+// portForward and run, the verb is create even for GET, because WebSocket clients use GET. path is unescaped, like the Path
+// of a [net/url.URL].
 func ForRequest(method, path string) []Attribute {
 	all := ForKubeletRequest(method, path)
 	if method == http.MethodGet && isSessionPath(path) {
@@ -29,9 +29,9 @@ func ForRequest(method, path string) []Attribute {
 	return all
 }
 
-// ForKubeletRequest returns the attributes that a kubelet checks for a request. Their verb depends only on the HTTP method.
-// Therefore a user with the verb get on nodes/proxy can run commands in containers; [ForRequest] prevents this. Source:
-// GetRequestAttributes in pkg/kubelet/server/auth.go, with the feature gate KubeletFineGrainedAuthz (KEP-2862).
+// ForKubeletRequest returns the attributes that a kubelet checks. Their verb depends only on the HTTP method, so that the
+// verb get on nodes/proxy permits commands in containers; [ForRequest] prevents this. Source: GetRequestAttributes in
+// pkg/kubelet/server/auth.go, with the feature gate KubeletFineGrainedAuthz (KEP-2862).
 func ForKubeletRequest(method, path string) []Attribute {
 	verb := verbOf(method)
 	var all []Attribute
@@ -90,9 +90,9 @@ func isWithin(path, dir string) bool {
 	return found && (rest == "" || rest[0] == '/')
 }
 
-// isSessionPath reports whether a request for path runs a command in a pod or connects to a pod. Like the HTTP handler, it
-// ignores additional leading slashes.
+// isSessionPath reports whether a request for path runs a command in a pod or connects to a pod.
 func isSessionPath(path string) bool {
+	// The HTTP handler ignores additional leading slashes too.
 	first, _, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
 	switch first {
 	case "exec", "attach", "portForward", "run":

@@ -16,9 +16,9 @@ import (
 // nameField is the only supported field of a node selector term.
 const nameField = "metadata.name"
 
-// Match reports whether at least one term matches the node. A term without requirements matches no node. If name, the name
-// of the node, is empty, requirements on fields are ignored. If no term matches, the error joins the errors of all invalid
-// terms. Source: LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
+// Match reports whether at least one term matches the node. A term without requirements matches no node. An empty name
+// matches all requirements on fields. Without a match, the error joins the errors of invalid terms. Source:
+// LazyErrorNodeSelector in k8s.io/component-helpers/scheduling/corev1/nodeaffinity.
 func Match(terms []corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
 	var errs []error
 	for i := range terms {
@@ -36,9 +36,9 @@ func Match(terms []corev1.NodeSelectorTerm, name string, nodeLabels map[string]s
 	return false, errors.Join(errs...)
 }
 
-// matchTerm reports whether the node called name with the labels nodeLabels meets all requirements of term. It checks the
-// remaining requirements even after one is not met, because an invalid requirement must always be an error.
+// matchTerm reports whether a node with this name and these labels meets all requirements of term.
 func matchTerm(term *corev1.NodeSelectorTerm, name string, nodeLabels map[string]string) (bool, error) {
+	// All requirements are checked: an invalid one must always be an error.
 	matches := true
 	for _, f := range term.MatchFields {
 		switch {
@@ -65,8 +65,7 @@ func matchTerm(term *corev1.NodeSelectorTerm, name string, nodeLabels map[string
 	return matches, nil
 }
 
-// nodeField returns the value of the node field that key selects. This is the name of the node for metadata.name, and "" for
-// every other key.
+// nodeField returns the node field that key selects: the name for metadata.name, otherwise "".
 func nodeField(key, name string) string {
 	if key == nameField {
 		return name

@@ -25,9 +25,9 @@ type Calls struct {
 	pending map[string]chan struct{}
 }
 
-// Do runs call in a goroutine and returns its result. If ctx ends first, it returns an error that wraps [ErrNoAnswer] and
-// the error of ctx, while call continues. Before it starts call, Do waits until an earlier call with the same key has
-// returned. A call that hangs therefore costs only one goroutine, however often it is retried.
+// Do runs call in a goroutine and returns its result. If ctx ends first, the error wraps [ErrNoAnswer] and the error of ctx,
+// and call continues. Do first waits for an earlier call with this key, so that a call that hangs costs only one goroutine,
+// however often it is retried.
 func (c *Calls) Do(ctx context.Context, key string, call func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err // no call is started
@@ -61,8 +61,7 @@ func (c *Calls) Pending() int {
 	return len(c.pending)
 }
 
-// acquireKey waits until no call with key runs, and then registers a call with key. The caller passes the returned channel
-// to releaseKey, which closes it.
+// acquireKey waits until no call with key runs, and registers a call, which the caller ends with releaseKey(key, done).
 func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{}, err error) {
 	for {
 		c.mu.Lock()

@@ -62,12 +62,12 @@ func Read(path string, maxBytes int64) ([]byte, error) {
 	return data, wrapError(path, err)
 }
 
-// wrapError returns an [fs.PathError] with the cause of err and the full path, because errors of an [os.Root] contain only
-// the base name. It returns nil if err is nil.
+// wrapError returns an [fs.PathError] with the cause of err and the full path, or nil.
 func wrapError(path string, err error) error {
 	if err == nil {
 		return nil
 	}
+	// Errors of an os.Root contain only the base name.
 	if known, ok := errors.AsType[*fs.PathError](err); ok {
 		err = known.Err
 	}

@@ -13,8 +13,7 @@ import (
 )
 
 // Run runs cmd in a new process group and waits until it exits. If the context of cmd ends first, Run kills the group. After
-// cmd has exited, Run kills the child processes that it has left, unless stay is true. Set stay for a plugin that starts a
-// server.
+// the exit it kills remaining child processes, unless stay is true, as for a plugin that starts a server.
 func Run(cmd *exec.Cmd, stay bool) error {
 	var mu sync.Mutex // guards ended
 	ended := false    // the process group ID may be reused
@@ -42,10 +41,10 @@ func Run(cmd *exec.Cmd, stay bool) error {
 	return cmd.Wait()
 }
 
-// awaitExit waits until the child process pid exits, but does not reap it. While it is a zombie, the kernel does not reuse
-// the ID of its process group.
+// awaitExit waits until the child process pid exits, but does not reap it.
 func awaitExit(pid int) error {
 	for {
+		// While the process is a zombie, the kernel does not reuse the ID of its process group.
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
 			return err

@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialSocket connects to the unix socket at path. A symbolic link at path is an error. The path may be longer than a socket
-// address permits, because dialSocket connects through /proc/self/fd.
+// dialSocket connects to the unix socket at path, which must not be a symbolic link.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -36,6 +35,7 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 		return nil, fmt.Errorf("not a socket: %w", fs.ErrInvalid)
 	}
 	var d net.Dialer
+	// The path may be longer than a socket address permits.
 	c, err := d.DialContext(ctx, "unix", "/proc/self/fd/"+strconv.Itoa(fd))
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err // removes the name of the descriptor

@@ -91,10 +91,10 @@ type dialer struct {
 	err  atomic.Pointer[error] // error of the only attempt
 }
 
-// dialOnce connects to the socket of d at its first call. Each later call returns errConnLost, so that gRPC does not
-// reconnect, possibly to another process.
+// dialOnce connects to the socket at its first call, and fails at each later call.
 func (d *dialer) dialOnce(ctx context.Context, _ string) (net.Conn, error) {
 	if d.used.Swap(true) {
+		// gRPC must not reconnect, possibly to another process.
 		return nil, errConnLost
 	}
 	c, err := dialSocket(ctx, d.path)

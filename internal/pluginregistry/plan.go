@@ -58,8 +58,7 @@ func retryPolicy() backoff.Policy {
 // sockets maps each socket path to its state.
 type sockets map[string]*socket
 
-// setFound stores the sockets that the directory contains. found maps the path of each socket to its ID. If a new socket has
-// replaced one at its path, the back-off starts again, because the new plugin may succeed.
+// setFound stores the sockets that the directory contains. found maps the path of each socket to its ID.
 func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	for path, id := range found {
 		k := s[path]
@@ -80,13 +79,13 @@ func (s sockets) setFound(found map[string]socketID, now time.Time) {
 	}
 }
 
-// planSteps returns the steps to start now, for example registrations. wake is the time of the next later step; zero means
-// that there is none. planSteps also deletes the entries of sockets that no longer exist and need no step.
+// planSteps returns the steps to start now, and the time of the next one or zero.
 func (s sockets) planSteps(now time.Time) (actions []action, wake time.Time) {
 	for _, path := range slices.Sorted(maps.Keys(s)) {
 		k := s[path]
 		switch step, at := k.nextStep(); {
 		case step == none && k.running == none && k.current == socketID{}:
+			// The socket no longer exists and needs no step.
 			delete(s, path)
 		case step == none:
 		case at.After(now):
@@ -124,8 +123,7 @@ func (k *socket) startStep(next step) {
 	}
 }
 
-// finishStep stores the result of the step that was running for this socket. plugin is the registered plugin. ignored is
-// true if no handler exists for the type of the plugin. After an error, finishStep sets the time of the next attempt.
+// finishStep stores the result of a step. ignored means that no handler exists for the type of the plugin.
 func (k *socket) finishStep(plugin Plugin, ignored bool, err error, now time.Time) {
 	s, canceled := k.running, k.canceled
 	k.running, k.canceled, k.registered = none, false, false

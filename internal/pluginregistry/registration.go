@@ -32,8 +32,7 @@ const (
 // errIgnored is the error for a plugin whose type has no handler.
 var errIgnored = errors.New("no handler for plugins of this type")
 
-// registerPlugin registers the plugin whose socket is at path. It calls GetInfo of the plugin, then the handler for the type
-// of the plugin, and then reports the result to the plugin.
+// registerPlugin registers the plugin whose socket is at path: it calls GetInfo and the handler, and notifies the plugin.
 func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, error) {
 	conn, err := plugingrpc.Connect(ctx, path)
 	if err != nil {
@@ -105,8 +104,7 @@ func refusePlugin(ctx context.Context, client registration.RegistrationClient, r
 	return reason
 }
 
-// notifyPlugin reports the result of the registration to the plugin. If reason is nil, the plugin is registered. Otherwise
-// reason is the error that has prevented the registration.
+// notifyPlugin reports to the plugin that it is registered, or the reason why it is not.
 func notifyPlugin(ctx context.Context, client registration.RegistrationClient, reason error) error {
 	ctx, cancel := context.WithTimeout(ctx, NotifyTimeout)
 	defer cancel()

@@ -21,9 +21,8 @@ const (
 	maxEntries = 4096 // in all directories
 )
 
-// scanDir returns the sockets in dir and its subdirectories, by path. It also returns these directories, which the caller
-// watches. It ignores symbolic links and names with a leading dot. If there are too many entries, it returns an error with
-// an incomplete result.
+// scanDir returns the sockets in dir and its subdirectories, and these directories. An error means that the result is
+// incomplete.
 func scanDir(dir string) (sockets map[string]socketID, dirs []string, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -78,8 +77,7 @@ func (s *scanner) readDir(dir string) error {
 	return nil
 }
 
-// addEntry adds a socket to the result of the scan. It adds a directory to the directories that the scan reads later, and
-// ignores other files. name is relative to the root of the scan.
+// addEntry adds a socket to the result of the scan, or a directory to those that are read later.
 func (s *scanner) addEntry(name string) {
 	info, err := s.root.Lstat(name)
 	if err != nil {

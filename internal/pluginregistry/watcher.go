@@ -123,8 +123,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// loop scans the plugin directory periodically, and soon after each event of changes. Then it starts the registrations and
-// deregistrations that are due, in goroutines of wg. changes may be nil.
+// loop scans the plugin directory periodically and after changes, and starts due registrations and deregistrations in
+// goroutines. changes may be nil.
 func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotify.Watcher) {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
@@ -161,8 +161,7 @@ func (w *Watcher) loop(ctx context.Context, wg *sync.WaitGroup, changes *fsnotif
 	}
 }
 
-// readDir scans the plugin directory and stores the sockets in it. It also adds every subdirectory to changes, so that a new
-// socket there causes an event.
+// readDir scans the plugin directory and stores its sockets.
 func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	found, dirs, err := scanDir(w.opts.Dir)
 	switch {
@@ -174,6 +173,7 @@ func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	}
 	for _, dir := range dirs {
 		if changes != nil {
+			// A new socket there then causes an event.
 			_ = changes.Add(dir) // if it was removed, its parent has changed
 		}
 	}
@@ -188,8 +188,7 @@ func (w *Watcher) readDir(changes *fsnotify.Watcher, now time.Time) {
 	w.state.setFound(found, now)
 }
 
-// keepExisting adds to found the sockets of the previous scan that still exist, and returns the result. It is called after
-// an incomplete scan, because its result may omit existing sockets.
+// keepExisting adds the sockets of the previous scan that still exist, after an incomplete scan.
 func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	all := map[string]socketID{}
 	for path, k := range w.state {
@@ -201,8 +200,7 @@ func (w *Watcher) keepExisting(found map[string]socketID) map[string]socketID {
 	return all
 }
 
-// startSteps starts the registrations and deregistrations that are due, in goroutines of wg. It returns the time of the next
-// one; zero means that there is none.
+// startSteps starts due registrations and deregistrations in goroutines of wg, and returns the time of the next or zero.
 func (w *Watcher) startSteps(ctx context.Context, wg *sync.WaitGroup) time.Time {
 	actions, wake := w.state.planSteps(time.Now())
 	for _, a := range actions {

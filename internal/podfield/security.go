@@ -37,9 +37,8 @@ func ParseAppArmorAnnotation(value string) *corev1.AppArmorProfile {
 	return &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
 }
 
-// SysctlName returns the name of a sysctl in the form with dots as separators. If the first separator in name is a slash, it
-// replaces each dot by a slash and each slash by a dot, as in sysctl.d(5). For example, net/ipv4/conf/eno2.100/rp_filter
-// becomes net.ipv4.conf.eno2/100.rp_filter.
+// SysctlName returns the name of a sysctl with dots as separators. If the first separator is a slash, dots and slashes are
+// swapped, as in sysctl.d(5): net/ipv4/conf/eno2.100/rp_filter becomes net.ipv4.conf.eno2/100.rp_filter.
 func SysctlName(name string) string {
 	i := strings.IndexAny(name, "./")
 	if i < 0 || name[i] == '.' {

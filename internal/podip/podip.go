@@ -40,8 +40,7 @@ func Addresses(hostNetwork bool, ips []string, previous []corev1.PodIP, hostIPs 
 	return picked
 }
 
-// pickPerFamily returns the first IPv4 address and the first IPv6 address in ips. If first6 is true, the IPv6 address comes
-// first. Invalid addresses are ignored.
+// pickPerFamily returns the first valid IPv4 address and the first IPv6 address, the latter first if first6 is true.
 func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	var picked []netip.Addr
 	for _, is6 := range [...]bool{first6, !first6} {
@@ -55,9 +54,8 @@ func pickPerFamily(ips []string, first6 bool) []netip.Addr {
 	return picked
 }
 
-// Parse parses an IP address as the kubelet does. Unlike [netip.ParseAddr], it permits leading zeros in numbers, because
-// some CNI plugins write them. It converts an IPv4-mapped IPv6 address to IPv4. It returns false for an invalid address and
-// for an address with a zone.
+// Parse parses an IP address as the kubelet does: unlike [netip.ParseAddr], it permits leading zeros, which some CNI plugins
+// write, and converts an IPv4-mapped address to IPv4. It returns false for an address that is invalid or has a zone.
 func Parse(text string) (netip.Addr, bool) {
 	var b strings.Builder
 	digits := 0 // of the current number, without leading zeros

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// Pod returns a valid pod called web in the namespace default, with one container c and all defaults. The first fragment is
-// YAML that changes the pod spec, and the second is YAML that changes the container. Both are optional.
+// Pod returns a valid pod called web in the namespace default, with one container c and all defaults. The optional fragments
+// are YAML that changes the pod spec, and YAML that changes the container.
 func Pod(t testing.TB, fragments ...string) *corev1.Pod {
 	t.Helper()
 	p := &corev1.Pod{}

@@ -41,8 +41,7 @@ func PVSourceOf(pv *corev1.PersistentVolume) string {
 	return firstFieldSet(reflect.ValueOf(&pv.Spec.PersistentVolumeSource).Elem())
 }
 
-// firstFieldSet returns the JSON name of the first field that is not nil in the struct sources, or "" if all fields are nil.
-// All fields must be pointers.
+// firstFieldSet returns the JSON name of the first non-nil field of a struct of pointers, or "".
 func firstFieldSet(sources reflect.Value) string {
 	for i := range sources.NumField() {
 		if !sources.Field(i).IsNil() {

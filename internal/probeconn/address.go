@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// CheckAddress returns an error if host or port is invalid; the error names the field Host or Port. A host is invalid if it
-// is empty or contains a character that no host name contains. CheckAddress does not resolve the host.
+// CheckAddress returns an error, with the field name Host or Port, if host or port is invalid. It does not resolve the host,
+// which must be an IP address or have only characters of host names.
 func CheckAddress(host string, port int) error {
 	if port < 1 || port > 65535 {
 		return fmt.Errorf("field Port: %d is not from 1 to 65535", port)

@@ -27,8 +27,8 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return conn, nil
 }
 
-// AgentError returns the error of a probe whose failure is due to the agent, not to the container. This is the cause of a
-// canceled ctx, or err if no file descriptor is left. It returns nil for all other failures, such as an expired deadline.
+// AgentError returns the error of a probe that failed because of the agent, not the container: the cause of a canceled ctx,
+// or err if no file descriptor is left. It returns nil for all other failures, such as an expired deadline.
 func AgentError(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -10,11 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setLinger makes the kernel skip the state TIME_WAIT of conn (TCP_LINGER2), so that the local port is not blocked for a
-// minute. The peer still reads a normal end of file.
-//
-// The kubelet sets SO_LINGER to one second instead. On Linux this does not avoid TIME_WAIT, and it makes Close wait for the
-// peer.
+// setLinger makes the kernel skip the state TIME_WAIT of conn, so that the local port is not blocked for a minute.
 func setLinger(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -22,6 +18,8 @@ func setLinger(conn *net.TCPConn) error {
 	}
 	var set error
 	if err := raw.Control(func(fd uintptr) {
+		// The peer still reads a normal end of file. SO_LINGER of one second, as in the kubelet, does not avoid
+		// TIME_WAIT on Linux and makes Close wait for the peer.
 		set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_LINGER2, -1)
 	}); err != nil {
 		return err

@@ -7,6 +7,5 @@ package probeconn
 
 import "net"
 
-// setLinger sets SO_LINGER to one second, as the kubelet does. The Close of conn then waits at most a second for the peer to
-// receive all data.
+// setLinger lets the Close of conn wait at most a second for the peer, as in the kubelet.
 func setLinger(conn *net.TCPConn) error { return conn.SetLinger(1) }

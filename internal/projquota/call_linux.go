@@ -85,8 +85,7 @@ func callIoctl(f *os.File, request uintptr, a *fileAttr) error {
 	return nil
 }
 
-// callQuotactl executes the command cmd of quotactl_fd(2), which requires Linux 5.14, for the project id on the file system
-// of f. arg points to the input or output of the command.
+// callQuotactl calls quotactl_fd(2), which requires Linux 5.14, for the project id on the file system of f.
 func callQuotactl(f *os.File, cmd, id uint32, arg unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, f.Fd(), uintptr(cmd), uintptr(id), uintptr(arg), 0, 0); errno != 0 {
 		return errno

@@ -101,8 +101,7 @@ func releaseProject(dir string, id uint32) error {
 	return wrapError("release project on", dir, writeLimit(f, id, 0))
 }
 
-// readProject returns the project attributes of the directory dir. f is the open directory. own is true if Limit has
-// assigned the project to this directory, and false if the directory has inherited the project from its parent.
+// readProject returns the project attributes of a directory. own means that Limit has assigned the project, not a parent.
 func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	if a, err = getAttr(f); err != nil {
 		return a, false, err
@@ -119,8 +118,7 @@ func readProject(f *os.File, dir string) (a fileAttr, own bool, err error) {
 	return a, err == nil && above.project != a.project, err
 }
 
-// wrapError returns err with the action and the directory dir in its text. If project quotas are unavailable, the result
-// also wraps errors.ErrUnsupported. It returns nil if err is nil.
+// wrapError returns err with action and dir, wrapping errors.ErrUnsupported without project quotas. nil remains nil.
 func wrapError(action, dir string, err error) error {
 	if err == nil {
 		return nil

@@ -53,9 +53,8 @@ type verdict struct {
 	used               bool
 }
 
-// findMismatch compares theirs, a metric of the kubelet, with ours, the metric of nodeagent. It returns "" if the difference
-// between them is as v describes, and otherwise a text with the unexpected result. A nil ours means that nodeagent does not
-// have the metric.
+// findMismatch returns "" if a metric differs from that of the kubelet only as v describes, and otherwise a text. ours may
+// be nil.
 func (v *verdict) findMismatch(theirs, ours *Family) string {
 	switch {
 	case v.kind == "varies":
@@ -104,12 +103,11 @@ func parseVerdicts(text string) (list verdictList, problems []string) {
 	return list, problems
 }
 
-// findVerdict returns the verdict about the metric called name, and marks it as used. The name of a verdict is a metric
-// name, or a prefix followed by "*". A full name has precedence over a prefix, and a long prefix over a short one.
-// findVerdict returns nil if no verdict matches.
+// findVerdict returns the verdict about the metric called name, or nil, and marks it as used.
 func (l verdictList) findVerdict(name string) *verdict {
 	var best *verdict
 	for _, v := range l {
+		// A full name has precedence over a prefix with "*", and a long prefix over a short one.
 		prefix, pattern := strings.CutSuffix(v.name, "*")
 		switch {
 		case v.name == name:

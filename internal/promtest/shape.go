@@ -50,9 +50,8 @@ func (f Family) String() string {
 	return b.String()
 }
 
-// Kubelet returns the metric families on a page of the kubelet, such as [PageCadvisor], sorted by name. They were recorded
-// from a running kubelet. [PageMetrics] also has families that occur only in the code of the kubelet, because they had no
-// series then.
+// Kubelet returns the metric families on a page of a running kubelet, such as [PageCadvisor], sorted by name. [PageMetrics]
+// also has families that had no series then, from the code of the kubelet.
 func Kubelet(page string) ([]Family, error) {
 	files := []string{page}
 	if page == PageMetrics {

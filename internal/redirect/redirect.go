@@ -13,9 +13,8 @@ import (
 // limit is the maximum number of redirects of a request.
 const limit = 10
 
-// SameHost is a value for the field CheckRedirect of an [http.Client]. It permits up to 10 redirects to the host name of the
-// first request, at any port and with http or https. If a redirect leads to another host, the client returns the redirect
-// itself as the response.
+// SameHost permits up to 10 redirects to the host name of the first request, at any port and with http or https. It is a
+// value for the field CheckRedirect of an [http.Client]. The response to other redirects is the redirect itself.
 func SameHost(req *http.Request, via []*http.Request) error {
 	if req.URL.Hostname() != via[0].URL.Hostname() {
 		return http.ErrUseLastResponse

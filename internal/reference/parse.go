@@ -61,9 +61,9 @@ func parseName(image string) (Reference, error) {
 	return Reference{Short: short, Domain: domain, Path: path, Tag: tag, Digest: digest}, nil
 }
 
-// Split splits an image name into the registry and the rest, which is the repository with its tag and digest. If name
-// contains no registry, the result is [DockerHub]. For example, "localhost/app" has the registry localhost, but "team/app"
-// has DockerHub. Split does not validate the name; [Parse] does.
+// Split splits an image name into the registry, by default [DockerHub], and the rest: the repository with its tag and
+// digest. For example, "localhost/app" has the registry localhost, but "team/app" has DockerHub. Only [Parse] validates the
+// name.
 func Split(name string) (registry, rest string) {
 	first, rest, found := strings.Cut(name, "/")
 	switch {
@@ -130,8 +130,8 @@ func isPath(text string) bool {
 	return true
 }
 
-// isPathComponent reports whether text is a valid component of an image path. It must start and end with a letter or digit,
-// and have only one separator at a time in between.
+// isPathComponent reports whether text is a valid component of an image path: words of letters and digits with single
+// separators.
 func isPathComponent(text string) bool {
 	alphanumeric := func(c byte) bool { return c >= 'a' && c <= 'z' || isDigit(c) }
 	for {

@@ -86,9 +86,8 @@ func (r Reference) tagAndDigest() string {
 	return b.String()
 }
 
-// IsLatest reports whether the image name of a container has the tag [DefaultTag], or neither a tag nor a digest. The
-// default pull policy for such an image is Always. It returns false for an invalid name. Source: SetDefaults_Container in
-// pkg/apis/core/v1/defaults.go.
+// IsLatest reports whether the image name of a container has the tag [DefaultTag], or neither tag nor digest: its default
+// pull policy is Always. It is false for an invalid name. Source: SetDefaults_Container in pkg/apis/core/v1/defaults.go.
 func IsLatest(image string) bool {
 	r, err := Parse(image)
 	return err == nil && (r.Tag == DefaultTag || r.Tag == "" && r.Digest == "")

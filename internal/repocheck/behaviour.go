@@ -24,9 +24,7 @@ func checkInitFunctions(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkGlobals reports package-level variables whose values can be changed. It permits errors, compiled expressions and
-// templates, embedded files, and interface assertions. For any other read-only variable, the line needs a comment
-// nolint:gochecknoglobals.
+// checkGlobals reports package-level variables whose values can be changed, without a comment nolint:gochecknoglobals.
 func checkGlobals(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		excused := t.linesWithComment(f, "//nolint:gochecknoglobals // ")
@@ -35,6 +33,7 @@ func checkGlobals(t *Tree) (found []Complaint) {
 			if !ok || d.Tok != token.VAR || strings.Contains(rawComment(d.Doc), "//go:embed") {
 				continue
 			}
+			// Not errors, compiled expressions and templates, and interface assertions.
 			for _, name := range mutableVariables(d) {
 				if !excused[t.fset.Position(name.Pos()).Line] {
 					found = append(found, t.complaintAt(f, name.Pos(), "var %s is state of the package", name.Name))
@@ -130,8 +129,7 @@ func importName(f *ast.File, importPath string) string {
 // constructorName matches the names of constructors.
 var constructorName = regexp.MustCompile(`^(New|Open|Dial)([A-Z0-9]|$)`)
 
-// checkConstructors reports constructors that start a goroutine, because the caller could not stop it. A constructor starts
-// a goroutine if its body contains a go statement or a call of a method Go. Functions that the body calls are not searched.
+// checkConstructors reports constructors that start a goroutine, because the caller could not stop it.
 func checkConstructors(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		for _, decl := range f.Go.Decls {
@@ -139,6 +137,7 @@ func checkConstructors(t *Tree) (found []Complaint) {
 			if !ok || d.Recv != nil || d.Body == nil || !constructorName.MatchString(d.Name.Name) {
 				continue
 			}
+			// A go statement or a call of a method Go. Functions that the body calls are not searched.
 			ast.Inspect(d.Body, func(n ast.Node) bool {
 				if startsGoroutine(n) {
 					found = append(found, t.complaintAt(f, n.Pos(), "%s starts a goroutine", d.Name.Name))

@@ -31,9 +31,7 @@ var (
 	pinned = regexp.MustCompile(`\((?:conformance: ([^()/]+)(?:/([^()]+))?|no conformance case: \S.*)\)$`)
 )
 
-// checkDifferences checks the documentation of differences from Kubernetes. A package comment may list at most
-// maxDifferences differences. Each item of a differences file must name an existing conformance case, or a reason for having
-// none. Each difference that the tests of package conformance permit must be in a differences file.
+// checkDifferences checks that each documented difference from Kubernetes names a conformance case, and vice versa.
 func checkDifferences(t *Tree) (found []Complaint) {
 	comments := map[string]*File{} // by directory: the file with the package comment
 	sources := map[string]bool{}   // directories of packages
@@ -57,6 +55,7 @@ func checkDifferences(t *Tree) (found []Complaint) {
 	}
 	found = append(found, t.checkConformanceNames(named)...)
 	for f := range t.goFiles(func(f *File) bool { return comments[f.Dir()] == f }) {
+		// A package comment may list few differences, and a differences file all.
 		n := countDifferences(f.Go.Doc.Text())
 		if n > maxDifferences {
 			found = append(found, t.complaintAt(f, f.Go.Package, "package comment lists %d differences, not at most %d; the others go to %s", n, maxDifferences, differencesFile))
@@ -68,8 +67,7 @@ func checkDifferences(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkDifferencesFile returns the complaints about the differences file f. cases contains the existing conformance cases.
-// The cases to which the file refers are added to named.
+// checkDifferencesFile returns the complaints about a differences file, and adds the conformance cases in it to named.
 func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Complaint) {
 	number := 0
 	for line := range strings.Lines(f.Text) {
@@ -95,8 +93,7 @@ func checkDifferencesFile(f *File, cases, named map[string]bool) (found []Compla
 	return found
 }
 
-// checkConformanceNames reports each difference that package conformance permits, but that no differences file names. Such a
-// difference is a composite literal with the fields Name and Reason. named contains the names in the differences files.
+// checkConformanceNames reports each difference that package conformance permits, but that is not in named.
 func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {
 		ast.Inspect(f.Go, func(n ast.Node) bool {
@@ -104,6 +101,7 @@ func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) 
 			if !ok {
 				return true
 			}
+			// A permitted difference is a composite literal with the fields Name and Reason.
 			name, ok := literalField(list, "Name")
 			if _, exception := literalField(list, "Reason"); ok && exception && !named[goCaseName(name)] {
 				found = append(found, t.complaintAt(f, list.Pos(), "%q is in no %s", name, differencesFile))
@@ -114,8 +112,7 @@ func (t *Tree) checkConformanceNames(named map[string]bool) (found []Complaint) 
 	return found
 }
 
-// literalField returns the value of a field in a composite literal. ok is false if the field is missing or its value is not
-// a string literal.
+// literalField returns the value of a field in a composite literal. ok is false unless it is a string literal.
 func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	for _, element := range list.Elts {
 		pair, isPair := element.(*ast.KeyValueExpr)
@@ -131,8 +128,8 @@ func literalField(list *ast.CompositeLit, field string) (text string, ok bool) {
 	return "", false
 }
 
-// conformanceCases returns all names that a conformance case can have. A test in package conformance has its own name. Each
-// string in the tests may be the name of a subtest, and is returned with "/" in front.
+// conformanceCases returns the names of the conformance tests, and each string in them, with "/" in front, as a possible
+// subtest.
 func (t *Tree) conformanceCases() map[string]bool {
 	cases := map[string]bool{}
 	for f := range t.goFiles(func(f *File) bool { return f.IsTest() && f.Dir() == conformanceDir }) {

@@ -36,8 +36,7 @@ func checkPackageComments(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkExportedDocs reports exported types, functions, methods, constants and variables without a comment. The constants or
-// variables of a group can share a comment. Struct fields need no comment, and neither does the only method of an interface.
+// checkExportedDocs reports exported types, functions, methods, constants and variables without a comment.
 func checkExportedDocs(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		missing := func(pos token.Pos, kind, name string) {
@@ -89,8 +88,7 @@ func checkSpecDocs(d *ast.GenDecl, spec ast.Spec, missing func(pos token.Pos, ki
 	}
 }
 
-// funcName returns the name of a function as "F" and that of a method as "T.M". exported is true if this name is exported.
-// For a method, its type must be exported too.
+// funcName returns the name of a function, as "T.M" for a method, and whether it and the type are exported.
 func funcName(d *ast.FuncDecl) (name string, exported bool) {
 	if d.Recv == nil {
 		return d.Name.Name, d.Name.IsExported()

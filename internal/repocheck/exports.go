@@ -65,8 +65,7 @@ type exportUse struct {
 	seen    map[types.Type]bool
 }
 
-// isPublic reports whether the package path is part of the public API. Other modules can import such a package, and it is no
-// example, tool or test.
+// isPublic reports whether other modules can import the package path, and it is no example, tool or test.
 func (u *exportUse) isPublic(path string) bool {
 	switch {
 	case path == u.module, strings.Contains(path+"/", "/internal/"), strings.HasSuffix(path, ".test"), strings.HasSuffix(path, "_test"):
@@ -76,8 +75,7 @@ func (u *exportUse) isPublic(path string) bool {
 	return area != "examples" && area != "hack" && area != "tools"
 }
 
-// rootDir returns the top-level directory of the module in which the package is, such as "cri" for MODULE/cri/critest. path
-// is the import path of the package. rootDir returns "" for a package of another module.
+// rootDir returns the top-level directory of a package of the module, such as "cri" for MODULE/cri/critest, or "".
 func (u *exportUse) rootDir(path string) string {
 	rest, ok := strings.CutPrefix(strings.TrimSuffix(path, "_test"), u.module+"/")
 	if !ok {
@@ -118,8 +116,7 @@ func methodsOf(t *types.TypeName) func(func(*types.Func) bool) {
 	}
 }
 
-// collectInterfaces adds to u.methods the method names of all interfaces in p and in the packages that p imports. A method
-// with such a name can be called through an interface.
+// collectInterfaces adds to u.methods the method names of all interfaces in p and in the packages that p imports.
 func (u *exportUse) collectInterfaces(p *packages.Package) {
 	scopes := []*types.Scope{p.Types.Scope()}
 	for _, imported := range p.Types.Imports() {
@@ -129,6 +126,7 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 		for _, name := range scope.Names() {
 			if i, ok := scope.Lookup(name).Type().Underlying().(*types.Interface); ok {
 				for m := range i.Methods() {
+					// The method can be called through the interface.
 					u.methods[m.Name()] = true
 				}
 			}
@@ -139,8 +137,7 @@ func (u *exportUse) collectInterfaces(p *packages.Package) {
 	}
 }
 
-// collectUses marks the names to which the code of p refers as used. It ignores tests, except for examples, and code in the
-// same top-level directory of the module, as described at [UnusedExports].
+// collectUses marks the names to which the code of p refers, see [UnusedExports], as used.
 func (u *exportUse) collectUses(p *packages.Package) {
 	area := u.rootDir(p.PkgPath)
 	for _, file := range p.Syntax {
@@ -148,6 +145,7 @@ func (u *exportUse) collectUses(p *packages.Package) {
 		for _, d := range file.Decls {
 			function, ok := d.(*ast.FuncDecl)
 			isExample := ok && isTest && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Example")
+			// Examples count, other tests do not.
 			if isTest && !isExample && !isExampleHelper(p, file) {
 				continue
 			}
@@ -267,12 +265,12 @@ func (u *exportUse) unusedNames() (names []string) {
 	return names
 }
 
-// objectKey returns the unique name of o in the module. A package can be loaded a second time for its tests. The copy of o
-// in the second package has the same name.
+// objectKey returns the unique name of o in the module.
 func objectKey(o types.Object) string {
 	if o.Pkg() == nil {
 		return o.Name()
 	}
+	// A package that is loaded a second time for its tests has the same names.
 	path := strings.TrimSuffix(o.Pkg().Path(), "_test")
 	if f, ok := o.(*types.Func); ok {
 		if recv := f.Signature().Recv(); recv != nil {

@@ -31,8 +31,7 @@ func (p *Policy) CheckImports(t *Tree) (found []Complaint) {
 	return found
 }
 
-// checkImport returns a complaint and true if an import in the file f is forbidden. spec is the import, and g is the grant
-// for the package of f.
+// checkImport returns a complaint and true if the policy forbids an import in the file f, whose package has the grant g.
 func (p *Policy) checkImport(t *Tree, f *File, spec *ast.ImportSpec, g grant) (Complaint, bool) {
 	full, err := strconv.Unquote(spec.Path.Value)
 	if err != nil { // the parser has checked the syntax

@@ -13,8 +13,7 @@ import (
 // logKey matches a valid key of a log line.
 var logKey = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
 
-// checkLogKeys reports keys of log attributes that are not in lowerCamel. It also reports the key err, because errors are
-// logged with the key error. Uniform keys make the logs of agents easier to search.
+// checkLogKeys reports keys of log attributes that are not in lowerCamel, or err in place of error.
 func checkLogKeys(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		slog := importName(f.Go, "log/slog")
@@ -33,8 +32,8 @@ func checkLogKeys(t *Tree) (found []Complaint) {
 	return found
 }
 
-// logKeysOf returns the keys in the syntax node n that are string literals. n may be a call that logs, a call that creates a
-// log attribute, or a list of log arguments. slog is the name by which the file refers to package log/slog.
+// logKeysOf returns the string literal keys in n, if it logs or contains log attributes. slog is the file's name of
+// log/slog.
 func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	if list, ok := n.(*ast.CompositeLit); ok {
 		array, ok := list.Type.(*ast.ArrayType)
@@ -61,8 +60,8 @@ func logKeysOf(n ast.Node, slog string) []*ast.BasicLit {
 	return literalKeys(call.Args[message+1:])
 }
 
-// elementType returns the name of the element type of array, for example "any" for []any. ok is the result of the type
-// assertion to array. isName is false if ok is false, or if the element type is not a plain name.
+// elementType returns the name of the element type of array, for example "any", if it is a plain name. ok is false without
+// an array.
 func elementType(array *ast.ArrayType, ok bool) (name string, isName bool) {
 	if !ok {
 		return "", false

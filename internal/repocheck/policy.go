@@ -134,8 +134,7 @@ func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 	return patterns, nil
 }
 
-// findGrant returns the grant for the directory dir. If several patterns match, it returns the grant of the longest. ok is
-// false if no pattern matches.
+// findGrant returns the grant for a directory with the longest matching pattern.
 func (p *Policy) findGrant(dir string) (granted grant, ok bool) {
 	if g, ok := p.grants[dir]; ok {
 		return g, true

@@ -16,8 +16,7 @@ const (
 	resourcePackage = "k8s.io/apimachinery/pkg/api/resource"
 )
 
-// checkQuantities reports code that parses a resource quantity without internal/quantity, which limits the time for parsing.
-// It permits string literals, tests, test kits and command-line flags.
+// checkQuantities reports code that parses a resource quantity without the time limit of internal/quantity.
 func checkQuantities(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool {
 		return !f.IsTest() && !f.Nested && f.Dir() != quantityDir && !strings.HasSuffix(f.Dir(), "test")
@@ -26,6 +25,7 @@ func checkQuantities(t *Tree) (found []Complaint) {
 		if pkg == "" {
 			continue
 		}
+		// String literals are permitted.
 		constants := callsWithLiteral(f.Go)
 		ast.Inspect(f.Go, func(n ast.Node) bool {
 			sel, ok := n.(*ast.SelectorExpr)

@@ -44,8 +44,7 @@ const (
 	shellHeader = "# SPDX-FileCopyrightText: The nodeagent Authors\n# SPDX-License-Identifier: Apache-2.0\n"
 )
 
-// checkHeaders reports each file without the licence header. It reads the text of the file, so that it also checks a file
-// with a syntax error.
+// checkHeaders reports each file, even with a syntax error, without the licence header.
 func checkHeaders(t *Tree) (found []Complaint) {
 	for i := range t.Files {
 		f := &t.Files[i]

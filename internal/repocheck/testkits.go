@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// checkTestKits reports each public package whose comment does not contain "Test kit", with which it states where its test
-// kit is. The root package, test kits, commands and internal packages are exempt.
+// checkTestKits reports each public package whose comment does not state where its test kit is.
 func checkTestKits(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		text := f.Go.Doc.Text()

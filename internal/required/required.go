@@ -17,8 +17,8 @@ type Arg struct {
 	Hint  string // example of a valid value, such as "a *remote.Client"
 }
 
-// Args returns an error if one of args, the arguments of a constructor, is nil. The error names constructor and the first
-// nil argument. A nil pointer in an interface counts as nil too: a caller passes it by mistake when its variable is not set.
+// Args returns an error that names constructor and the first of its arguments that is nil. A nil pointer in an interface
+// counts as nil too: a caller passes it by mistake when its variable is not set.
 func Args(constructor string, args ...Arg) error {
 	for _, a := range args {
 		if isNil(a.Value) {

@@ -20,9 +20,8 @@ func (e *MountError) Error() string {
 	return fmt.Sprintf("remove %s: something is mounted there", e.Path)
 }
 
-// Remove removes the file or directory tree at path, without following symbolic links. If nothing exists at path, it returns
-// nil. It does not remove mounts, nor the directories above them; the error is then a [*MountError]. On systems other than
-// Linux, Remove does not detect mounts.
+// Remove removes the file or directory tree at path, if any, without following symbolic links. It keeps mounts and the
+// directories above them; the error is then a [*MountError]. It detects mounts only on Linux.
 func Remove(path string) error {
 	info, err := os.Lstat(path)
 	switch {

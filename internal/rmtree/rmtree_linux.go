@@ -40,8 +40,8 @@ type removal struct {
 	moved int // number of directories moved to top
 }
 
-// removeEntry removes the file called name in the directory parent. If it is a directory, all files below it are removed
-// too. path is the full path of the file, for error texts. depth is its depth below the removed tree.
+// removeEntry removes a file, or a directory with all files below it. path is for errors, depth is relative to the removed
+// tree.
 func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -80,12 +80,11 @@ func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	return nil
 }
 
-// moveToTop moves the directory called name in parent to the top directory of the tree. The top directory is read again
-// after its entries are removed, so that the moved directory is removed then. A deep tree therefore needs only few open
-// directories.
+// moveToTop moves a directory to the top directory of the tree, so that a deep tree needs only few open directories.
 func (t *removal) moveToTop(parent int, name, path string) error {
 	for {
 		t.moved++
+		// The top directory is read again after its entries are removed.
 		err := unix.Renameat2(parent, name, t.top, fmt.Sprintf(".rmtree-%d", t.moved), unix.RENAME_NOREPLACE)
 		switch {
 		case errors.Is(err, unix.EEXIST): // left by a previous removal, or created by another program
@@ -97,8 +96,7 @@ func (t *removal) moveToTop(parent int, name, path string) error {
 	}
 }
 
-// leafError returns the error for the failed removal of the file called name in parent, which is not a directory. err is the
-// error of the removal. If the file is a mount point, the result is a [*MountError].
+// leafError returns the error for the failed removal of a file, a [*MountError] if it is a mount point.
 func (t *removal) leafError(parent int, name, path string, err error) error {
 	if mount, statErr := mountOf(parent, name); statErr == nil && mount != t.mount {
 		return &MountError{Path: path}
@@ -106,8 +104,7 @@ func (t *removal) leafError(parent int, name, path string, err error) error {
 	return &os.PathError{Op: "remove", Path: path, Err: err}
 }
 
-// removeContents removes all entries of dir. After an error it continues with the next entry, and finally returns the first
-// error. path is the full path of dir, for error texts.
+// removeContents removes all entries of dir, and returns the first error. path is for errors.
 func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	var first error
 	for {
@@ -133,8 +130,7 @@ func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	}
 }
 
-// mountOf returns the ID of the mount that contains the file called name in the directory dir. If name is empty, it returns
-// the ID for dir itself.
+// mountOf returns the ID of the mount that contains a file in dir, or dir itself if name is empty.
 func mountOf(dir int, name string) (uint64, error) {
 	var st unix.Statx_t
 	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT

@@ -76,8 +76,8 @@ func (g *Guard) stopTimer() {
 // Needed reports whether [Guard.Need] or [Guard.Require] was called before. Further calls of them then have no effect.
 func (g *Guard) Needed() bool { return g.needRecorded.Load() }
 
-// Require does the same as [Guard.Need]. If Run is not called in time, it logs the error of [NotRun] and passes it to hook,
-// which may be nil. A component calls Require in its constructor, or in each method that needs Run.
+// Require is a [Guard.Need] that logs the error of [NotRun] and passes it to hook, which may be nil, if Run is not called in
+// time. A component calls it in its constructor, or in each method that needs Run.
 func (g *Guard) Require(component string, log *slog.Logger, hook func(error)) {
 	if g.needRecorded.Load() {
 		return

@@ -36,9 +36,9 @@ type Budget struct {
 	maxBytes  int // initial value of bytes
 }
 
-// NewBudget returns the budget for a file of size bytes. It limits the number of values in the file and the total length of
-// its strings. Each list, object and scalar is a value. An object in a list counts as four values, and a YAML key as one.
-// The strings may have 1 MiB plus twice the size of the file, but at most MaxBytes.
+// NewBudget returns the budget of a file of size bytes, for its values and the total length of its strings. Each list,
+// object, scalar and YAML key is a value; an object in a list counts as four. The strings may have 1 MiB plus twice the size
+// of the file, but at most MaxBytes.
 func NewBudget(size int) *Budget {
 	most := MaxValues
 	if size > 1<<20 {

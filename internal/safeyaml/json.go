@@ -69,8 +69,7 @@ type scanner struct {
 // errEnd is returned for JSON that ends within a value.
 var errEnd = errors.New("unexpected end of JSON")
 
-// scanDocument scans all values of the document. If a hook returns an error, the result contains the path of the value for
-// which the hook was called.
+// scanDocument scans all values of the document. An error contains the path of its value.
 func (s *scanner) scanDocument() error {
 	if err := s.scanValue(); err != nil {
 		return &Error{Path: formatPath(s.path), Err: err}
@@ -91,8 +90,7 @@ func (s *scanner) peekByte() byte {
 	return 0
 }
 
-// scanValue scans the next value with its children, and calls the hooks of s for each of them. After an error, s.path is the
-// path of the value that caused it.
+// scanValue scans the next value with its children, and calls the hooks of s. After an error, s.path is its path.
 func (s *scanner) scanValue() error {
 	if s.enter != nil {
 		if err := s.enter(s); err != nil {

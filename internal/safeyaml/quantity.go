@@ -16,9 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// Quantities returns an error for the first quantity in the JSON text raw that is too long or has too large an exponent. It
-// finds the quantities by objectType, the type into which the caller decodes raw. For invalid JSON it returns nil, because
-// the decoder rejects it.
+// Quantities returns an error for the first quantity in the JSON text raw that is too long or has too large an exponent.
+// objectType is the type into which the caller decodes raw. Invalid JSON is left to the decoder.
 func Quantities(raw []byte, objectType reflect.Type) error {
 	if !json.Valid(raw) {
 		return nil
@@ -70,8 +69,7 @@ func (f fieldCache) isQuantity(objectType reflect.Type, path []step) bool {
 	return objectType == reflect.TypeFor[resource.Quantity]()
 }
 
-// fieldTypes maps the JSON key of each field of structType to the type of the field. The keys are in the form that foldKey
-// returns. Fields of embedded structs are included.
+// fieldTypes returns the type of each field of structType, also of embedded structs, by its JSON key in the form of foldKey.
 func (f fieldCache) fieldTypes(structType reflect.Type) map[string]reflect.Type {
 	if known, ok := f[structType]; ok {
 		return known
@@ -100,6 +98,5 @@ func (f fieldCache) fieldTypes(structType reflect.Type) map[string]reflect.Type 
 	return keys
 }
 
-// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal. It converts to upper
-// case first, because two non-ASCII letters become ASCII only that way.
-func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) }
+// foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal.
+func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) } // two non-ASCII letters become ASCII only as upper case

@@ -14,9 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML parses one YAML document. It reduces the budget by the nodes and strings of the document, in which it expands
-// aliases. It returns an error if text has a second document or exceeds the budget. For an empty text, it returns a node
-// whose Kind is zero.
+// YAML parses one YAML document within the budget, which it reduces by the nodes and strings with aliases expanded. A second
+// document or an exceeded budget is an error. For an empty text, the Kind of the node is zero.
 func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	b.marks -= countMarks(text)
 	if b.marks < 0 {
@@ -39,12 +38,12 @@ func (b *Budget) YAML(text []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// countMarks returns an upper limit for the cost of parsing text: the number of characters that can begin a YAML node, even
-// in strings. A document has at most three nodes per such character, and one more. A comment counts as four characters,
-// because it takes the memory of several nodes.
+// countMarks returns an upper limit for the cost of parsing text: the characters that can begin a YAML node, even in
+// strings.
 func countMarks(text []byte) int {
 	n := 0
 	for i, c := range text {
+		// A document has at most three nodes per mark, and one more. A comment takes the memory of several nodes.
 		switch c {
 		case ',', '[', '{', ':', '?':
 			n++
@@ -59,10 +58,9 @@ func countMarks(text []byte) int {
 	return n
 }
 
-// isWordByte reports whether char, the byte after a dash, shows that the dash belongs to a word. Otherwise the dash may
-// begin a list element. A byte that isWordByte does not list may be a part of white space, such as a Unicode line break or a
-// zero byte of UTF-16.
+// isWordByte reports whether a dash before char belongs to a word. Otherwise it may begin a list element.
 func isWordByte(char byte) bool {
+	// Other bytes may be white space, such as a Unicode line break or a zero byte of UTF-16.
 	return char == '-' || char == '.' || char == '_' || char == '/' || '0' <= char && char <= '9' || 'a' <= char && char <= 'z' || 'A' <= char && char <= 'Z'
 }
 
@@ -75,8 +73,8 @@ type expansion struct {
 	anchored map[*yaml.Node]nodeWeight // sizes of anchored nodes that were added completely
 }
 
-// addNode reduces the budget by n and its children, with aliases expanded. It returns an error if a limit is exceeded. depth
-// is the number of nodes that enclose n.
+// addNode reduces the budget by n and its children, with aliases expanded, within the limits. depth counts the enclosing
+// nodes.
 func (e *expansion) addNode(n *yaml.Node, depth int) error {
 	before := nodeWeight{e.budget.nodes, e.budget.bytes}
 	cost, err := e.nodeCost(n)
@@ -133,9 +131,9 @@ func (e *expansion) nodeCost(node *yaml.Node) (nodeWeight, error) {
 	return nodeWeight{nodes: 1}, nil
 }
 
-// maxJSONLength returns an upper limit for the length of a scalar in JSON, in bytes. Some characters need up to six bytes,
-// and the key y becomes "true".
+// maxJSONLength returns an upper limit for the length of a scalar in JSON, in bytes.
 func maxJSONLength(text string) int {
+	// The key y becomes "true".
 	n := len(text) + 10
 	for i, r := range text {
 		switch {

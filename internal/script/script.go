@@ -18,8 +18,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the scripts in testdata") //nolint:gochecknoglobals // a flag of test binaries
 
 // Run executes the scripts in the files that match pattern, each as a subtest. A script contains commands and their expected
-// output. play executes a script and returns it with the actual output. If this differs from the script, the subtest fails.
-// With the flag -update, Run writes the actual output to the file.
+// output; play returns it with the actual output, which must not differ. With the flag -update, Run writes the actual output
+// to the file.
 //
 // A file is a single script, or a comment followed by scripts that each start with a line "-- NAME --".
 func Run(t *testing.T, pattern string, play func(t *testing.T, script string) string) {
@@ -59,8 +59,7 @@ func runSections(t *testing.T, name, text string, play func(t *testing.T, script
 	return result.String()
 }
 
-// runScript executes script as a subtest called name, and returns the script with its actual output. If the subtest stops
-// early, it returns the script unchanged.
+// runScript executes a script as a subtest, and returns it with its actual output, or unchanged if the subtest stops early.
 func runScript(t *testing.T, name, script string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	result := script

@@ -35,9 +35,9 @@ func Sections(text string) (sections []Section) {
 	return sections
 }
 
-// Lines executes a script line by line, and returns the script with the actual output. For each command line it calls do
-// with the words of the line; do writes the output of the command to out. Lines that start with mark are the old output and
-// are dropped. Blank lines and comments, which start with "#", are copied.
+// Lines executes a script line by line, and returns it with the actual output. For each command it calls do with the words
+// of the line, which writes the output to out. Lines that start with mark are old output and dropped. Blank lines and
+// comments, which start with "#", are copied.
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {

@@ -12,9 +12,9 @@ import (
 // grace is how long a called function may take to return after its context has ended, before it is abandoned.
 const grace = time.Second
 
-// Do calls the function call with a context that ends after timeout, and returns its error. If call does not return
-// within one second after the end of the context, Do returns the error of the context, and call continues in the
-// background. In this case, late receives the error of call when it returns; otherwise late is nil.
+// Do calls call with a timeout and returns its error. If call does not return within a second after the timeout, it
+// continues in the background, Do returns the error of the context, and late receives the error of call. Otherwise late is
+// nil.
 func Do(ctx context.Context, timeout time.Duration, call func(context.Context) error) (late <-chan error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -28,9 +28,9 @@ type PodCgroups interface {
 	Remove(ctx context.Context, uid string) error
 }
 
-// IsCgroupMissing reports whether the pod has a running container but no cgroup. This happens, for example, if an
-// administrator removes the cgroup. IsCgroupMissing returns false if the pod is deleted or the runtime manages the cgroups.
-// Source: SyncPod in pkg/kubelet/kubelet.go.
+// IsCgroupMissing reports whether the pod has a running container but no cgroup, for example because an administrator
+// removed it. It is false for a deleted pod, and if the runtime manages the cgroups. Source: SyncPod in
+// pkg/kubelet/kubelet.go.
 func (x *Executor) IsCgroupMissing(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (bool, error) {
 	if x.node.Cgroups == nil || pod.DeletionTimestamp != nil || !podview.IsRunning(observed) {
 		return false, nil

@@ -29,9 +29,8 @@ type creator struct {
 	mounts   poddir.Dir // directory of the hosts file and the termination message files; empty: containers get neither
 }
 
-// createContainer creates the container described by start in sandbox sb, and returns its ID. It first pulls the images that
-// are missing on the node. An error of the creation itself is a [podstatus.StartError], which contains the waiting reason
-// for the container status.
+// createContainer pulls missing images, creates a container and returns its ID. A failed creation is a
+// [podstatus.StartError].
 func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	launch := podspec.Launch{Attempt: start.Attempt, PodIPs: sb.ips, Annotations: start.Annotations(), TargetID: start.TargetID}
 	size := resize.SizeOf(&pod.Spec, start.Container)
@@ -67,9 +66,7 @@ func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start pl
 	return id, nil
 }
 
-// buildConfig returns the CRI config of the container described by start. The parameters in launch are incomplete.
-// buildConfig adds the volumes, the ConfigMaps and Secrets for the environment, the hosts file and the termination
-// message file.
+// buildConfig returns the CRI config of a container, and completes launch with volumes, references, hosts and message file.
 func (c *creator) buildConfig(
 	ctx context.Context, pod *corev1.Pod, start plan.Start, sandboxID string, launch podspec.Launch,
 ) (config cri.ContainerConfig, err error) {

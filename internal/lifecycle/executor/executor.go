@@ -70,18 +70,18 @@ func (x *Executor) StartSync(podIPs []corev1.PodIP) {
 	x.Quota.clearRuns()
 }
 
-// ExecuteIdle does the work of a sync that has no actions. It enforces the CPU quota of a running pod, because a previous
-// agent process may have lifted the quota and then been killed. If the pod has terminated, ExecuteIdle releases its volumes
-// and cgroup. released is true if this call released them.
+// ExecuteIdle does the work of a sync that has no actions: it enforces the CPU quota of a running pod, and releases the
+// volumes and cgroup of a terminated pod. released is true if this call released them.
 func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (released bool, err error) {
+	// A previous agent process may have lifted the quota and then been killed.
 	quotaErr := x.Quota.enforceWhileRunning(ctx, pod, observed, actions)
 	released, err = x.Cleaner.releaseTerminated(ctx, actions, observed)
 	return released, errors.Join(quotaErr, err)
 }
 
-// Execute executes actions in this order: it stops containers and sandboxes, removes logs and containers, resizes the
-// pod, starts the sandbox and containers, and removes sandboxes. If an action fails, Execute skips the actions that
-// depend on it and continues with the remaining actions. The error joins all failures.
+// Execute executes actions: it stops containers and sandboxes, removes logs and containers, resizes the pod, starts the
+// sandbox and containers, and removes sandboxes, in this order. After a failure it skips only dependent actions. The error
+// joins all failures.
 func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := []error{x.Quota.enforceWhileRunning(ctx, pod, observed, actions)}
 	if err := x.stopper.stopPod(ctx, pod, observed, actions); err != nil {
@@ -112,8 +112,7 @@ func (x *Executor) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan
 	return err
 }
 
-// prepareAndStart checks that the network is ready and waits until the volumes are ready. It then acquires a start slot,
-// and starts the planned sandbox and containers. A pod without its network or volumes thus occupies no start slot.
+// prepareAndStart waits for network, volumes and a start slot, and starts the planned sandbox and containers.
 func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if err := x.checkNetwork(ctx, pod, actions); err != nil {
 		return err
@@ -122,6 +121,7 @@ func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observe
 	if err := x.Volumes.prepareVolumes(ctx, pod, actions); err != nil {
 		return err
 	}
+	// Last, so that a pod without its network or volumes occupies no start slot.
 	if err := x.slot.acquireSlot(ctx); err != nil {
 		return err
 	}

@@ -42,8 +42,7 @@ func (h *hooks) recordFallback(call hook.Call, message string) {
 	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(call), "%s", message)
 }
 
-// newPreStopCall returns the arguments for the preStop hook of the container to kill. If pod is nil, it restores the spec of
-// the container from the annotations in observed.
+// newPreStopCall returns the arguments for the preStop hook of a container to kill, from its annotations if pod is nil.
 func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, kill plan.Kill) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: kill.ID, Container: &corev1.Container{Name: kill.Name},

@@ -29,8 +29,7 @@ func (l *logs) removeLinks(containers []cri.Container) {
 	}
 }
 
-// nextAttempt returns the attempt number for the next instance of the container. This is one more than the attempt number of
-// its newest log file, or 0 if it has no log file.
+// nextAttempt returns the attempt number of the next container instance: one above its newest log file, or 0.
 func (l *logs) nextAttempt(container string) uint32 {
 	n, err := l.files.NextAttempt(container)
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// checkNetwork returns an error if the pod network is not ready. The error becomes the waiting reason of all containers
-// in actions.Start. It returns nil for a pod that uses the host network. If a sandbox must be created, checkNetwork may
-// wait for the status of the runtime; otherwise it does not wait. Source: SyncPod in pkg/kubelet/kubelet.go.
+// checkNetwork returns an error, and sets it as the waiting reason, if the pod network is not ready. Source: SyncPod in
+// pkg/kubelet/kubelet.go.
 func (x *Executor) checkNetwork(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if pod.Spec.HostNetwork || x.node.CheckNetwork == nil {
 		return nil
 	}
+	// Only the start of a sandbox may wait for the status of the runtime.
 	err := x.node.CheckNetwork(ctx, x.reporter.id.UID, actions.Sandbox != nil)
 	if err == nil {
 		return nil

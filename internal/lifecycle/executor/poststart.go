@@ -44,8 +44,8 @@ func (p *postStart) setDone(id string) {
 	})
 }
 
-// runHook runs the postStart hook of the running container with this ID in sandbox sb. If the hook fails, runHook stops the
-// container like any other container, with its preStop hook and grace period. It then returns a StartError.
+// runHook runs the postStart hook of a running container. If the hook fails, it stops the container and returns a
+// StartError.
 func (p *postStart) runHook(ctx context.Context, pod *corev1.Pod, start plan.Start, id string, sb *sandbox) error {
 	c := start.Container
 	call := hook.Call{Pod: pod, Container: c, ContainerID: id, Attempt: start.Attempt, PodIP: primaryIP(sb.ips)}

@@ -22,8 +22,7 @@ type preStop struct {
 	running sync.WaitGroup
 }
 
-// startPreStop starts the preStop hook of the container to kill in a goroutine, and returns the running hook. The context of
-// the hook ends two seconds after the grace period. The caller must call cancelAndWait.
+// startPreStop starts the preStop hook of a container in a goroutine. The caller must call cancelAndWait.
 func (s *stopper) startPreStop(ctx context.Context, call hook.Call, kill plan.Kill) *preStop {
 	hookCtx, cancel := context.WithTimeout(ctx, kill.Grace+hook.MinimumGrace)
 	p := &preStop{cancel: cancel, done: make(chan struct{})}
@@ -49,8 +48,7 @@ func (p *preStop) cancelAndWait() {
 	p.running.Wait()
 }
 
-// reportPreStopFailure logs err, the error of a preStop hook, and records a warning event. The event contains neither the output
-// nor the exit code of the hook.
+// reportPreStopFailure logs the error of a preStop hook, and records a warning event without its output and exit code.
 func (s *stopper) reportPreStopFailure(call hook.Call, err error) {
 	args := []any{"container", call.Container.Name, "id", call.ContainerID, "attempt", call.Attempt, "error", err}
 	if exit, ok := errors.AsType[*hook.ExitError](err); ok {

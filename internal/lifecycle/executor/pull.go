@@ -20,8 +20,8 @@ type puller struct {
 	slot     *startSlot
 }
 
-// holdImages protects the image of the container, and the images of the image volumes that it mounts, from garbage
-// collection. The protection ends when the caller calls release.
+// holdImages protects the image of the container, and the images of its image volumes, from garbage collection until
+// release.
 func (p *puller) holdImages(pod *corev1.Pod, container *corev1.Container) (release func()) {
 	if p.node.holder == nil {
 		return func() {}
@@ -49,8 +49,8 @@ func imageVolumesOf(pod *corev1.Pod, container *corev1.Container) (volumes []*co
 	return volumes
 }
 
-// ensureVolumeImages pulls the missing images of the image volumes that the container mounts, and returns these volumes by
-// name. If an image cannot be pulled, only the containers that mount it wait (KEP-4639).
+// ensureVolumeImages pulls the missing images of the container's image volumes, and returns these volumes by name. Source:
+// KEP-4639.
 func (p *puller) ensureVolumeImages(
 	ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig,
 ) (map[string]podspec.Volume, error) {
@@ -70,8 +70,7 @@ func (p *puller) ensureVolumeImages(
 	return volumes, nil
 }
 
-// ensureImage pulls the image of the container if it is not on the node, and returns the image. During a pull, the pod
-// releases its start slot, so that other pods can start.
+// ensureImage returns the image of the container, and pulls it if necessary. During the pull, other pods can start.
 func (p *puller) ensureImage(
 	ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig,
 ) (image cri.Image, err error) {

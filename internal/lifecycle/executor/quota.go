@@ -43,8 +43,7 @@ func (q *Quota) clearRuns() {
 	}
 }
 
-// ensureCgroup creates or updates the cgroup of pod and lifts its CPU quota, so that the start of the pod is fast. If
-// containers of the pod already run, ensureCgroup signals [Quota.RunsUnlimited].
+// ensureCgroup creates or updates the pod cgroup and lifts its CPU quota, so that the pod starts fast.
 func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if q.node.Cgroups == nil {
 		return nil
@@ -53,6 +52,7 @@ func (q *Quota) ensureCgroup(ctx context.Context, pod *corev1.Pod, observed cri.
 		return err
 	}
 	if podview.IsRunning(observed) {
+		// Containers run without a quota now: see RunsUnlimited.
 		sleep.Wake(q.runs)
 	}
 	return nil
@@ -68,8 +68,7 @@ func (q *Quota) liftQuota(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// liftBeforeStart lifts the CPU quota of the pod before another container starts. It does nothing if the quota is not
-// enforced. It only logs an error, because the container can start with a quota too, but more slowly.
+// liftBeforeStart lifts an enforced CPU quota of the pod before another container starts.
 func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 	q.mu.Lock()
 	skip := q.node.Cgroups == nil || !q.enforced
@@ -78,19 +77,20 @@ func (q *Quota) liftBeforeStart(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	if err := q.liftQuota(ctx, pod); err != nil {
+		// The container can start with a quota too, but more slowly.
 		q.reporter.Warn("lift the CPU quota of the pod", "error", err)
 	}
 	sleep.Wake(q.runs)
 }
 
-// enforceQuota enforces the CPU quota of the pod cgroup. It does nothing if the quota is already enforced. It ignores the
-// cancellation of ctx, because started containers would otherwise run without a quota.
+// enforceQuota enforces the CPU quota of the pod cgroup.
 func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.node.Cgroups == nil || q.enforced {
 		return nil
 	}
+	// A cancelled start must not leave containers without a quota.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), enforceTimeout)
 	defer cancel()
 	if err := q.node.Cgroups.Limit(ctx, resize.WithInitSizes(pod, q.resizer.cgroupSizes())); err != nil {
@@ -100,8 +100,7 @@ func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// enforceLifted enforces the CPU quota of the pod cgroup if this agent process has lifted it. It is called after each start,
-// whether or not the start succeeded.
+// enforceLifted enforces the CPU quota of the pod cgroup after a start, failed or not, if this agent process has lifted it.
 func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	lifted := q.lifted
@@ -120,11 +119,10 @@ func (q *Quota) EnforceNow(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// enforceWhileRunning enforces the CPU quota of a pod with running containers. This is necessary because a previous agent
-// process may have lifted the quota for a start and then been killed. If actions resizes the pod, enforceWhileRunning does
-// nothing, because the resize enforces the quota. A missing cgroup is no error.
+// enforceWhileRunning enforces the CPU quota of a pod with running containers, which a killed agent process may have lifted.
 func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	if pod == nil || !podview.IsRunning(observed) || len(actions.Resize) > 0 || actions.ResizePod {
+		// A resize enforces the quota itself.
 		return nil
 	}
 	if err := q.enforceQuota(ctx, pod); !errors.Is(err, fs.ErrNotExist) {
@@ -133,9 +131,8 @@ func (q *Quota) enforceWhileRunning(ctx context.Context, pod *corev1.Pod, observ
 	return nil
 }
 
-// EnforceTimer returns a channel that receives the time once, after Node.StartSlotTimeout. The worker then calls
-// [Quota.EnforceNow], because the start takes too long. To continue the timer of an earlier call, pass its channel as
-// due, and EnforceTimer returns this channel. A nil channel starts a new timer.
+// EnforceTimer returns a channel that receives once after Node.StartSlotTimeout: the start then takes too long, and the
+// worker calls [Quota.EnforceNow]. It returns due unchanged if it is not nil, to continue an earlier timer.
 func (q *Quota) EnforceTimer(due <-chan time.Time) <-chan time.Time {
 	if due != nil {
 		return due

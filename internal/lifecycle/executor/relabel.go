@@ -22,8 +22,7 @@ type relabeling struct {
 	label           corev1.SELinuxOptions
 }
 
-// keyOf returns the key that identifies a volume with its SELinux label: the sandbox, the volume name, and the SELinux
-// options of the container or, if it has none, of the pod.
+// keyOf returns the key of a volume of a sandbox with the SELinux options of the container or pod.
 func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *corev1.Container, volume string) relabeling {
 	k := relabeling{sandbox: sandboxID, volume: volume}
 	var own, whole *corev1.SELinuxOptions
@@ -39,8 +38,7 @@ func (relabeledVolumes) keyOf(sandboxID string, pod *corev1.Pod, container *core
 	return k
 }
 
-// skipRelabeled turns off SELinux relabeling for the volumes in launch that the runtime has already relabeled. A volume
-// counts only if it was relabeled for this sandbox, with the label of the container.
+// skipRelabeled turns off SELinux relabeling of volumes that the runtime has relabeled for this sandbox and label.
 func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) {
 	for name, v := range launch.Volumes {
 		if v.SELinuxRelabel && r[r.keyOf(sandboxID, pod, container, name)] {
@@ -50,10 +48,10 @@ func (r relabeledVolumes) skipRelabeled(sandboxID string, pod *corev1.Pod, conta
 	}
 }
 
-// recordRelabeled records the volumes that the runtime relabeled when it created the container. It skips mounts with a subPath,
-// because the runtime relabels only that part of the volume.
+// recordRelabeled records the volumes that the runtime relabeled when it created the container.
 func (r relabeledVolumes) recordRelabeled(sandboxID string, pod *corev1.Pod, container *corev1.Container) {
 	for i := range container.VolumeMounts {
+		// Of a volume with a subPath, the runtime relabels only that part.
 		if m := &container.VolumeMounts[i]; m.SubPath == "" && m.SubPathExpr == "" {
 			r[r.keyOf(sandboxID, pod, container, m.Name)] = true
 		}

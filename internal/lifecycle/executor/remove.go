@@ -19,9 +19,7 @@ type remover struct {
 	logs *logs
 }
 
-// removeContainers removes the containers in actions.RemoveContainers from the runtime. If a removal fails, the runtime
-// still reserves the name of the container, which contains the attempt number. removeContainers then increases the
-// attempt number of the replacement in actions.Start.
+// removeContainers removes the containers in actions.RemoveContainers from the runtime.
 func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, actions *plan.Actions) error {
 	var errs []error
 	for _, id := range actions.RemoveContainers {
@@ -33,6 +31,7 @@ func (r *remover) removeContainers(ctx context.Context, observed cri.Pod, action
 		errs = append(errs, err)
 		for i := range actions.Start {
 			if s := &actions.Start[i]; s.CreatedID == "" && s.Container.Name == old.Name && s.Attempt == old.Attempt {
+				// The runtime still reserves the name of the container, which contains the attempt number.
 				s.Attempt++
 			}
 		}
@@ -46,9 +45,9 @@ func findContainer(observed cri.Pod, id string) *cri.Container {
 	return &observed.Containers[i]
 }
 
-// removeContainer removes the log files of an exited container and then the container itself. In the reverse order, an agent
-// that is killed in between would leave log files without a container.
+// removeContainer removes the log files of an exited container and then the container.
 func (r *remover) removeContainer(ctx context.Context, observed cri.Pod, container *cri.Container) error {
+	// In the reverse order, an agent that is killed in between would leave log files without a container.
 	if err := r.logs.removeLogs(observed, container); err != nil {
 		return fmt.Errorf("remove logs of container %s: %w", container.ID, err)
 	}

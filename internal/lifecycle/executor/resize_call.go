@@ -32,8 +32,7 @@ type resizeCall struct {
 
 var _ cgroups.Resizer = (*resizeCall)(nil)
 
-// runResize resizes the pod cgroup and the containers through [PodCgroups.Resize], which decides about the order. If the
-// runtime manages the cgroups, runResize resizes the sandbox and then the containers through the runtime.
+// runResize resizes the pod cgroup and the containers, or the sandbox and the containers if the runtime manages the cgroups.
 func (r *resizeCall) runResize(ctx context.Context) error {
 	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
 	if err != nil {
@@ -64,12 +63,12 @@ func (r *resizeCall) runResize(ctx context.Context) error {
 	return nil
 }
 
-// checkAllSent returns an error if runResize has succeeded but has not sent the size of a container to the runtime.
-// Without this error, the resize would count as complete, and each later sync would plan it again.
+// checkAllSent returns an error if runResize has not sent the size of a container to the runtime.
 func (r *resizeCall) checkAllSent() error {
 	var errs []error
 	for _, c := range r.containers {
 		if !r.resizer.state.isLastSent(c.ID, c.To) {
+			// Without the error, the resize would count as complete, and each later sync would plan it again.
 			errs = append(errs, fmt.Errorf("resize container %s: the runtime did not get %s", c.Name, resize.FormatSize(c.To)))
 		}
 	}
@@ -108,8 +107,7 @@ func (r *resizeCall) containerResizes(ctx context.Context) ([]cgroups.ContainerR
 	return containers, nil
 }
 
-// memoryUsage returns the memory usage of the containers in bytes, by container ID. The map also contains containers of
-// other pods if the runtime can only list the usage of all pods.
+// memoryUsage returns the memory usage of the containers in bytes, by container ID, possibly also of other pods.
 func (r *resizeCall) memoryUsage(ctx context.Context) (map[string]int64, error) {
 	usage := map[string]int64{}
 	var stats []cri.ContainerStats
@@ -151,9 +149,9 @@ func (r *resizeCall) ResizeSandbox(ctx context.Context, limits cgroups.Resources
 	return r.updateSandbox(ctx, &c)
 }
 
-// updateSandbox sends the resources of the sandbox to the runtime, which needs them if it runs pods in virtual machines. It
-// returns nil if the runtime does not support this call.
+// updateSandbox sends the resources of the sandbox to a runtime that supports this call.
 func (r *resizeCall) updateSandbox(ctx context.Context, resources *cri.Resources) error {
+	// A runtime needs them if it runs pods in virtual machines.
 	err := r.node.updater.UpdateSandbox(ctx, r.sandboxID, r.overhead, resources)
 	if errors.Is(err, errors.ErrUnsupported) || err != nil && strings.Contains(err.Error(), "not implemented") {
 		return nil

@@ -32,11 +32,10 @@ type resizeEvents struct {
 	errorText string     // of the last ResizeError event; empty: no error since the last resize started or completed
 }
 
-// restoreConditions stores the resize conditions that a previous agent process published, so that their events are not
-// recorded twice. list contains all conditions of the pod. generation is the generation of the pod spec whose resize was in
-// progress, or zero if there was none.
+// restoreConditions restores the published resize conditions and returns the generation of the resize in progress, or zero.
 func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation int64) {
 	if c := podstatus.FindCondition(list, corev1.PodResizePending); c != nil {
+		// The events of these conditions must not be recorded twice.
 		e.reported.pending, e.reported.generation = c.Reason, c.ObservedGeneration
 	}
 	if c := podstatus.FindCondition(list, corev1.PodResizeInProgress); c != nil {
@@ -51,9 +50,8 @@ func (e *resizeEvents) restoreConditions(list []corev1.PodCondition) (generation
 // clearConditions discards the stored resize conditions, because the pod is deleted and gets no more resize events.
 func (e *resizeEvents) clearConditions() { e.reported = resizeConditions{} }
 
-// recordDecision records an event if the resize of pod was started, deferred, found infeasible or completed since the
-// previous decision. accepted is true if the resize starts now. Source: handlePodResourcesResize in
-// pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
+// recordDecision records an event when the state of a resize has changed. accepted means that it starts now. Source:
+// handlePodResourcesResize in pkg/kubelet/allocation/allocation_manager.go, SyncPod in pkg/kubelet/kubelet.go.
 func (e *resizeEvents) recordDecision(pod *corev1.Pod, decision *resize.Decision, accepted bool) {
 	before := &e.reported
 	if accepted {

@@ -94,8 +94,7 @@ func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	return ok && told == size
 }
 
-// sentSizes returns the sizes last sent to the runtime, by container ID. It first discards the sizes of containers that are
-// not in observed. The caller owns the map.
+// sentSizes returns a copy of the sizes last sent to the runtime, by container ID, for the observed containers.
 func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSize {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +118,7 @@ func (s *resizeState) setCgroupSizes(sized *resize.Sizes) {
 	s.forCgroup = sized
 }
 
-// recordAttempt stores the result of an attempt to resize the pod to sizes. A nil err means that it succeeded. generation is
-// the generation of the pod spec that requested this resize.
+// recordAttempt stores the result of a resize, and returns the generation of the pod spec that requested it.
 func (s *resizeState) recordAttempt(sizes *resize.Sizes, err error) (generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,9 +57,8 @@ func (z *Resizer) Restore(record poddir.Record) {
 // WriteRecord copies the allocation of the pod, and the sizes sent to the runtime, to the persistent record of the pod.
 func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
-// Decide decides whether to accept the resources in the spec of pod, and stores the decision. If they are accepted, they
-// become the allocated resources. Call Decide only for an admitted pod. For a deleted pod, Decide only discards the resize
-// conditions.
+// Decide decides whether to accept the resources in the spec of pod, which then become the allocated resources, and stores
+// the decision. Call it only for an admitted pod. For a deleted pod it only discards the resize conditions.
 func (z *Resizer) Decide(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if z.decisionPod != pod {
 		z.decision, z.decisionPod = resize.Decision{Pod: pod}, pod
@@ -83,8 +82,8 @@ func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {
 	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.decisionPod.Generation && resize.AllocationOf(z.decisionPod).Apply(pod) == pod
 }
 
-// decideAllocation decides which CPU and memory are allocated to pod, and stores them. It calls Node.AdmitResize if the spec
-// requests a resize. accepted is true if a resize was accepted.
+// decideAllocation decides which CPU and memory are allocated to pod, and stores them. accepted means that a resize was
+// accepted.
 func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
 	state := z.decisionInput(pod, observed)
 	z.decision = resize.Decide(state)
@@ -109,9 +108,7 @@ func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted 
 	return accepted
 }
 
-// refreshState updates z.state after a decision. For a new allocation it stores the generation of the pod that requested the
-// resize. It clears the error of the last resize once all containers and the pod cgroup have their allocated sizes. It then
-// copies the generation and the error to the decision. accepted is true if the decision has accepted a resize.
+// refreshState updates z.state after a decision, and copies its generation and error to the decision.
 func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	s := &z.state
 	s.mu.Lock()
@@ -122,6 +119,7 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 		if !z.decision.Sizes.Equal(z.allocatedSizes) {
 			z.allocatedSizes = z.decision.Sizes
 			if !first || accepted || s.generation == 0 { // the first decision of this agent may continue a resize of a previous one
+				// This pod spec requested the resize.
 				s.generation, s.err = pod.Generation, nil
 			}
 		}
@@ -130,6 +128,7 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 		s.forCgroup = z.allocatedSizes
 	}
 	if !z.decision.InProgress && len(z.decision.Containers) == 0 && (z.node.Cgroups == nil || z.isCgroupUpToDate(s.forCgroup, observed)) {
+		// All containers and the pod cgroup have their allocated sizes.
 		s.err = nil
 	}
 	if z.decision.Generation = s.generation; s.err != nil {
@@ -137,8 +136,8 @@ func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool)
 	}
 }
 
-// isCgroupUpToDate reports whether sizes equal the allocated sizes. sizes are those with which the pod cgroup was last
-// updated. Init containers that have completed are ignored.
+// isCgroupUpToDate reports whether the sizes last set in the pod cgroup equal the allocated sizes, except for completed init
+// containers.
 func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	if z.allocatedPod == nil || sizes.Equal(z.allocatedSizes) {
 		return sizes.Equal(z.allocatedSizes)
@@ -148,8 +147,7 @@ func (z *Resizer) isCgroupUpToDate(sizes *resize.Sizes, observed cri.Pod) bool {
 	})
 }
 
-// rejectionDecision returns the decision for a resize that Node.AdmitResize has rejected with err. It is a copy of decision
-// in which the resize is deferred or infeasible.
+// rejectionDecision returns the decision after Node.AdmitResize has failed with err: the resize is deferred or infeasible.
 func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	why, ok := errors.AsType[*podstatus.Rejection](err)
 	switch {
@@ -164,9 +162,9 @@ func rejectionDecision(decision *resize.Decision, err error) resize.Decision {
 	}
 }
 
-// CurrentDecision returns the decision about the resources of pod. If pod has changed since the last decision, it decides
-// again. It does not retry a deferred resize after a mere status change, because package resizequeue orders the retries of
-// all pods. A pod that is not admitted gets no allocation.
+// CurrentDecision returns the decision about the resources of pod, and decides again if pod has changed. It does not retry a
+// deferred resize after a mere status change, because package resizequeue orders the retries of all pods. A pod that is not
+// admitted gets no allocation.
 func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted bool) resize.Decision {
 	if z.decisionPod == pod {
 		return z.decision
@@ -206,8 +204,8 @@ func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
 	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
-// resizePod resizes the pod cgroup and the running containers as planned in actions, and persists the result. If a resize
-// fails, it returns the error and also records an event.
+// resizePod resizes the pod cgroup and the running containers, and persists the result. An error is also recorded as an
+// event.
 func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if len(actions.Resize) == 0 && !actions.ResizePod {
 		return nil
@@ -225,8 +223,7 @@ func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.
 	return err
 }
 
-// cgroupSizes returns the sizes for which the pod cgroup was last set up. It returns nil if they are unknown or the runtime
-// does not support resizes.
+// cgroupSizes returns the sizes for which the pod cgroup was last set up, or nil if they are unknown.
 func (z *Resizer) cgroupSizes() *resize.Sizes {
 	if z.node.Cgroups == nil || z.node.updater == nil {
 		return nil
@@ -237,8 +234,8 @@ func (z *Resizer) cgroupSizes() *resize.Sizes {
 // setCgroupCreated records that a new cgroup was created for pod, with the sizes in its spec.
 func (z *Resizer) setCgroupCreated(pod *corev1.Pod) { z.state.setCgroupSizes(resize.SizesOf(pod)) }
 
-// recordCreatedSize records that the container with this ID was created with size. The runtime may report a rounded size for
-// it. The recorded size prevents a resize or restart because of this difference.
+// recordCreatedSize records the size with which a container was created.
 func (z *Resizer) recordCreatedSize(id string, size cgroups.ContainerSize) {
+	// The runtime may report a rounded size, which must not cause a resize or restart.
 	z.state.setSentSize(id, size)
 }

@@ -38,8 +38,7 @@ type sandboxRunner struct {
 // failedSandbox is the message of the event FailedCreatePodSandBox.
 const failedSandbox = "Failed to create pod sandbox: %v"
 
-// ensureSandbox creates or updates the pod cgroup and returns the sandbox for the containers. It runs a new sandbox if
-// actions plans one, and otherwise returns the newest sandbox in observed.
+// ensureSandbox creates or updates the pod cgroup and returns the sandbox for the containers: a new one if planned.
 func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (*sandbox, error) {
 	warn := func(reason, text string, err error) error {
 		if ctx.Err() == nil {
@@ -71,8 +70,7 @@ func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, obse
 	return sb, nil
 }
 
-// buildConfig returns the CRI config of the sandbox planned in actions. If no sandbox is planned, it returns the config of
-// the existing sandbox, because a container is created with the config of its sandbox.
+// buildConfig returns the CRI config of the planned or else of the existing sandbox, with which its containers are created.
 func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
 	if actions.Sandbox != nil {
@@ -95,8 +93,7 @@ func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, actions *
 	return c, nil
 }
 
-// runSandbox runs a new sandbox with the config in sb, and sets the ID and the IP addresses in sb. reason is why the
-// previous sandbox is replaced; it is only logged.
+// runSandbox runs a new sandbox with the config in sb, and sets its ID and IP addresses. reason is for the log.
 func (r *sandboxRunner) runSandbox(ctx context.Context, pod *corev1.Pod, sb *sandbox, reason string) (err error) {
 	if dir := sb.config.LogDirectory; dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -117,13 +114,13 @@ func (r *sandboxRunner) runSandbox(ctx context.Context, pod *corev1.Pod, sb *san
 	return err
 }
 
-// inspectIPs returns the IP addresses of the new sandbox with this ID. If the runtime does not implement [cri.Inspector],
-// inspectIPs lists all sandboxes to find this one.
+// inspectIPs returns the IP addresses of a new sandbox.
 func (r *sandboxRunner) inspectIPs(ctx context.Context, id string) ([]string, error) {
 	if r.node.inspector != nil {
 		s, err := r.node.inspector.SandboxStatus(ctx, id)
 		return s.IPs, err
 	}
+	// The runtime does not implement cri.Inspector.
 	snap, err := r.node.Runtime.List(ctx)
 	if err != nil {
 		return nil, err

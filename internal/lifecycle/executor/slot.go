@@ -18,13 +18,13 @@ type startSlot struct {
 	releasedForPull bool   // the slot was released during a pull
 }
 
-// acquireSlot waits for a start slot and sets s.release, the function that releases it. After Node.StartSlotTimeout the slot
-// is released even if the start continues, so that hung calls cannot occupy all slots.
+// acquireSlot waits for a start slot, which s.release or a timeout releases.
 func (s *startSlot) acquireSlot(ctx context.Context) error {
 	if err := s.node.Slots.Acquire(ctx); err != nil {
 		return err
 	}
 	free := sync.OnceFunc(s.node.Slots.Release)
+	// Hung calls must not occupy all slots.
 	timer := time.AfterFunc(s.node.StartSlotTimeout, func() {
 		s.reporter.Log("slow start", "after", s.node.StartSlotTimeout)
 		free()
@@ -36,8 +36,7 @@ func (s *startSlot) acquireSlot(ctx context.Context) error {
 // pullAfter is how long Images.Ensure may take before it counts as a pull.
 const pullAfter = 100 * time.Millisecond
 
-// pullWithoutSlot calls pull, which pulls an image if it is missing. If pull takes longer than pullAfter, the start slot is
-// released for other pods. In this case pullWithoutSlot waits for a new slot after a successful pull.
+// pullWithoutSlot calls pull. A long pull loses the start slot, and then waits for a new one.
 func (s *startSlot) pullWithoutSlot(ctx context.Context, pull func() error) error {
 	timer := time.AfterFunc(pullAfter, s.release)
 	err := pull()

@@ -31,8 +31,7 @@ type starter struct {
 	postStart *postStart
 }
 
-// startPod starts the containers in actions.Start, in this order. It first runs the sandbox if one is planned. If a
-// container fails to start, startPod continues with the next container.
+// startPod starts the planned sandbox and then the containers in actions.Start, even if one of them fails.
 func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	sb, err := s.sandboxes.ensureSandbox(ctx, pod, observed, actions)
 	if err != nil {
@@ -54,8 +53,7 @@ func (s *starter) startPod(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return errors.Join(errs...)
 }
 
-// startContainer starts the container described by start, and creates it if necessary. It reports the attempt to the
-// StartAttempted hook. An error is also recorded as an event and as the waiting reason of the container.
+// startContainer starts a container, and creates it if necessary. An error becomes an event and the waiting reason.
 func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) error {
 	name, began := start.Container.Name, time.Now()
 	id, err := s.runContainer(ctx, pod, start, sb)
@@ -73,9 +71,8 @@ func (s *starter) startContainer(ctx context.Context, pod *corev1.Pod, start pla
 	return err
 }
 
-// runContainer creates the container described by start, starts it, and runs its postStart hook. It skips the steps that an
-// earlier attempt has completed, possibly in a previous agent process. id is the container ID even if the start fails after
-// the creation.
+// runContainer creates and starts a container, and runs its postStart hook, except for steps that are completed. id is set
+// even if the start fails.
 func (s *starter) runContainer(ctx context.Context, pod *corev1.Pod, start plan.Start, sb *sandbox) (id string, err error) {
 	switch {
 	case start.PostStartOnly:

@@ -30,8 +30,7 @@ type stopper struct {
 	failures map[string]int // by container ID: consecutive failures of StopContainer
 }
 
-// stopPod stops the containers in actions.Kill in parallel. Each container waits for the containers in its WaitFor list to
-// stop first. When all containers have stopped, stopPod stops the sandboxes in actions.StopSandboxes.
+// stopPod stops the containers in actions.Kill in parallel, respecting their WaitFor lists, and then actions.StopSandboxes.
 func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := make([]error, len(actions.Kill))
 	ended := make([]chan struct{}, len(actions.Kill))
@@ -69,11 +68,10 @@ func (s *stopper) stopPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// killContainer runs the preStop hook of a container, then waits for the containers that must terminate first, and then
-// stops the container. waitFor has a channel for each of these containers, which is closed once the container has
-// terminated. Hook and wait together take at most the grace period. Source: killContainer in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// killContainer runs the preStop hook of a container, waits until the channels in waitFor are closed, and stops the
+// container. Source: killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.Kill, waitFor []chan struct{}) error {
+	// Hook and wait together take at most the grace period.
 	deadline := time.NewTimer(kill.Grace)
 	defer deadline.Stop()
 	var hookTook time.Duration
@@ -97,12 +95,12 @@ func (s *stopper) killContainer(ctx context.Context, call hook.Call, kill plan.K
 // maxStopFailures is how many times StopContainer may fail before the container is killed without grace period.
 const maxStopFailures = 5
 
-// stopContainer stops the container with this ID and the given grace period. After maxStopFailures failed calls it uses a
-// grace period of zero. containerd 2.4 needs this for a container whose image has an invalid stop signal: every stop with a
-// grace period fails. The kubelet stops the sandbox of such a container instead.
+// stopContainer stops a container, without a grace period after maxStopFailures failed calls.
 func (s *stopper) stopContainer(ctx context.Context, id string, grace time.Duration) error {
 	s.mu.Lock()
 	if s.failures[id] >= maxStopFailures {
+		// In containerd 2.4, every stop with a grace period fails for an image with an invalid stop signal. The kubelet
+		// stops the sandbox instead.
 		grace = 0
 	}
 	s.mu.Unlock()

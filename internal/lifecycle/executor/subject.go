@@ -28,8 +28,7 @@ func (s Subject) newEvent(kind, reason, message string) podevents.Event {
 	}
 }
 
-// subjectOfStart returns the Subject for events about the container described by start. id is the container ID, or "" if the
-// container is not created yet.
+// subjectOfStart returns the Subject for events about a container to start. id is "" before its creation.
 func subjectOfStart(start *plan.Start, id string) Subject {
 	return Subject{name: start.Container.Name, id: id, attempt: start.Attempt}
 }
@@ -39,8 +38,7 @@ func subjectOfCall(call hook.Call) Subject {
 	return Subject{name: call.Container.Name, id: call.ContainerID, attempt: call.Attempt}
 }
 
-// subjectOf returns the Subject for events about the container with this name and ID. The attempt number comes from
-// observed, and is 0 if the container is not listed there.
+// subjectOf returns the Subject for events about a container, with attempt 0 if it is not in observed.
 func subjectOf(observed cri.Pod, name, id string) Subject {
 	subject := Subject{name: name, id: id}
 	for i := range observed.Containers {

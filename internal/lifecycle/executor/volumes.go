@@ -43,8 +43,8 @@ type Volumes struct {
 	relabeled relabeledVolumes
 }
 
-// prepareVolumes waits until the volumes of pod are ready. If they cannot be prepared, the error becomes the waiting reason
-// of all containers in actions.Start. Source: SyncPod in pkg/kubelet/kubelet.go.
+// prepareVolumes waits until the volumes of pod are ready. An error becomes the waiting reason. Source: SyncPod in
+// pkg/kubelet/kubelet.go.
 func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if v.node.Volumes == nil {
 		return nil

@@ -33,20 +33,19 @@ func (w *WaitingReasons) Replace(reasons map[string]podstatus.Waiting) {
 	w.reasons = reasons
 }
 
-// setError stores err as the waiting reason of the container with this name. If err is a StartError, its reason replaces the
-// given reason. If err is nil, the waiting reason is removed.
-func (w *WaitingReasons) setError(name, reason string, err error) {
+// setError stores err, which may be a StartError with its own reason, as the waiting reason. A nil err removes it.
+func (w *WaitingReasons) setError(container, reason string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		delete(w.reasons, name)
+		delete(w.reasons, container)
 		return
 	}
 	why := podstatus.Waiting{Reason: reason, Message: err.Error()}
 	if se, ok := errors.AsType[*podstatus.StartError](err); ok {
 		why = podstatus.Waiting{Reason: se.Reason, Message: se.Err.Error()}
 	}
-	w.storeReason(name, why)
+	w.storeReason(container, why)
 }
 
 // SetReason stores reason as the waiting reason of the container with this name.

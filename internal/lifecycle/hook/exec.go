@@ -26,8 +26,7 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("command '%s' exited with %d: %s", strings.Join(e.Command, " "), e.Code, e.Stderr)
 }
 
-// runCommand runs command in the container of call, without expanding variables such as $(NAME). If the command fails,
-// output is the start of its standard output and standard error.
+// runCommand runs a command in the container without expanding $(NAME). If it fails, output is the start of its output.
 func (r *Runner) runCommand(ctx context.Context, call Call, command []string) (output string, err error) {
 	if r.opts.Execer == nil {
 		return "", errors.New("commands cannot be run here")

@@ -9,10 +9,9 @@ import "time"
 // minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 const MinimumGrace = 2 * time.Second
 
-// Budget returns the time that a container gets to stop after its preStop handler. It is the grace period of the pod minus
-// hookTook, the run time of the handler, and waited, the time spent waiting for other containers. Only whole seconds are
-// subtracted. The result is at least [MinimumGrace]. Source: killContainer in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Budget returns the time that a container gets to stop: the grace period minus the run time of its preStop handler and the
+// wait for other containers. Only whole seconds are subtracted, and the result is at least [MinimumGrace]. Source:
+// killContainer in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func Budget(grace, hookTook, waited time.Duration) time.Duration {
 	return max(subtractSeconds(subtractSeconds(grace, hookTook), waited), MinimumGrace)
 }

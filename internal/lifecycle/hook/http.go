@@ -24,9 +24,7 @@ const (
 	maxHeader = 256 << 10
 )
 
-// newClient returns an HTTP/1 client without a proxy. It does not verify certificates, because the certificate of a
-// container rarely contains the pod IP. When connCtx ends, all connections of the client are closed, also connections that
-// are still being opened.
+// newClient returns an HTTP/1 client without a proxy. When connCtx ends, all its connections are closed.
 func newClient(connCtx context.Context) *http.Client {
 	t := &http.Transport{
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
@@ -38,15 +36,15 @@ func newClient(connCtx context.Context) *http.Client {
 		},
 		DisableKeepAlives:      true,
 		MaxResponseHeaderBytes: maxHeader,
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
-		Protocols:              new(http.Protocols),
+		// The certificate of a container rarely contains the pod IP.
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		Protocols:       new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
 	return &http.Client{Transport: t, CheckRedirect: redirect.SameHost}
 }
 
-// sendHTTPGet sends the HTTP request of action, a lifecycle handler. If the request uses HTTPS and the server speaks only
-// HTTP, sendHTTPGet repeats the request over HTTP, without its credentials.
+// sendHTTPGet sends the HTTP request of a lifecycle handler.
 func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTPGetAction) error {
 	req, err := newRequest(ctx, call, action)
 	if err != nil {
@@ -60,6 +58,7 @@ func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTP
 	if !errors.Is(err, http.ErrSchemeMismatch) {
 		return err
 	}
+	// The server speaks only HTTP: repeat the request without its credentials.
 	plain := req.Clone(ctx)
 	plain.URL.Scheme, plain.URL.User = "http", nil
 	plain.Header.Del("Authorization")
@@ -73,9 +72,7 @@ func (r *Runner) sendHTTPGet(ctx context.Context, call Call, action *corev1.HTTP
 	return nil
 }
 
-// sendRequest sends req and waits for the response. Any response is a success, even with an error status or a broken body.
-// sendRequest also waits for the body, of which it reads at most maxBody bytes. A server may end the body only when the work
-// of the hook is done.
+// sendRequest sends req and waits for the response and its body. Any response is a success, even with an error status.
 func sendRequest(client *http.Client, req *http.Request) error {
 	res, err := client.Do(req)
 	if err != nil {
@@ -86,6 +83,7 @@ func sendRequest(client *http.Client, req *http.Request) error {
 	if res.StatusCode == http.StatusSwitchingProtocols || res.ContentLength > maxBody {
 		return nil
 	}
+	// A server may end the body only when the work of the hook is done.
 	if _, err := io.CopyN(io.Discard, res.Body, maxBody); err != nil && req.Context().Err() != nil {
 		return fmt.Errorf("read body: %w", err)
 	}

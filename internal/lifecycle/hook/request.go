@@ -49,8 +49,7 @@ func newRequest(ctx context.Context, call Call, action *corev1.HTTPGetAction) (*
 	return req, nil
 }
 
-// newHeader returns the headers in list, with default values for User-Agent and Accept. If list sets one of these headers to
-// an empty value, the request is sent without it.
+// newHeader returns the headers in list, with default values for User-Agent and Accept.
 func newHeader(list []corev1.HTTPHeader) http.Header {
 	header := http.Header{}
 	for _, h := range list {
@@ -62,6 +61,7 @@ func newHeader(list []corev1.HTTPHeader) http.Header {
 	if _, ok := header["Accept"]; !ok {
 		header.Set("Accept", "*/*")
 	} else if header.Get("Accept") == "" {
+		// An empty value means no header.
 		header.Del("Accept")
 	}
 	return header

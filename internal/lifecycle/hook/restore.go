@@ -23,10 +23,9 @@ type Restored struct {
 	Container *corev1.Container // name, ports and preStop handler
 }
 
-// Restore reads the spec of a container from the annotations of the container. It is needed for an orphaned pod, which no
-// source lists. The error names each annotation that cannot be parsed. The result is usable even with an error, but lacks
-// the values of these annotations. Source: restoreSpecsFromContainerLabels in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Restore reads the spec of a container from its annotations, for an orphaned pod, which no source lists. The error names
+// each annotation that cannot be parsed; the result is usable without their values. Source: restoreSpecsFromContainerLabels
+// in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func Restore(have *cri.Container) (Restored, error) {
 	r := annotationReader{container: have}
 	pod := &corev1.Pod{

@@ -59,8 +59,7 @@ func requiresNode(affinity *corev1.Affinity) bool {
 	return affinity != nil && affinity.NodeAffinity != nil && affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// checkProbes returns an error for each probe of the containers in list. The errors contain the field path of the probe;
-// path is the field path of list.
+// checkProbes returns an error for each probe of the containers in list. path is the field path of list.
 func checkProbes(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
 	refuse := func(p *corev1.Probe, path *field.Path) {
 		if p != nil {

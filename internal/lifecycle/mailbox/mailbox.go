@@ -61,9 +61,9 @@ func (m *Mailbox) Desired() (pod *corev1.Pod, deleted bool) {
 	return m.pod, m.deleted
 }
 
-// Update stores pod as the newest version and wakes the worker. It signals StatusEcho if only the status differs, and
-// Changed otherwise. A terminal phase in the status signals Changed too, unless terminal is true because the agent has
-// already published one. A new deletion or a shorter grace period cancels the running sync.
+// Update stores pod as the newest version and wakes the worker with StatusEcho if only the status differs, otherwise with
+// Changed. A terminal phase signals Changed too, unless the agent has already published one (terminal). A new deletion or a
+// shorter grace period cancels the running sync.
 func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,8 +88,7 @@ func (m *Mailbox) Update(pod *corev1.Pod, terminal bool) {
 	sleep.Wake(signal)
 }
 
-// setRelisted records pod as relisted: its source lists it again after the deletion. If more than the status of pod has
-// changed, setRelisted records that the pod is not relisted. m.mu is held.
+// setRelisted records that the source lists the pod again after its deletion, unchanged except for its status. m.mu is held.
 func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 	if m.relisted == pod {
 		return
@@ -148,9 +147,8 @@ func (m *Mailbox) Delete() {
 	}
 }
 
-// Evict requests an eviction of the pod. The returned channel is closed when no container of the pod runs and its resources
-// are released. Evict cancels the running sync. It does not cancel a sync that already stops the pod, except if the eviction
-// has a shorter grace period.
+// Evict requests an eviction of the pod. The returned channel is closed when no container runs and the resources are
+// released. Evict cancels the running sync, unless it already stops the pod with the same or a shorter grace period.
 func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -268,8 +266,8 @@ type Work struct {
 	cancel  context.CancelFunc
 }
 
-// StartWork registers a sync that starts now. The returned [Work] contains the pod to sync. The returned context is for the
-// sync: a deletion or an eviction of the pod may cancel it. The caller must call [Work.End] after the sync.
+// StartWork registers a sync of the pod in the returned [Work]. A deletion or an eviction may cancel the returned context.
+// The caller must call [Work.End] after the sync.
 func (m *Mailbox) StartWork(ctx context.Context) (context.Context, *Work) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -304,8 +302,7 @@ func IsSameExceptStatus(a, b *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// shrinkGrace returns pod, with the grace period of old if that is shorter. The grace period of a deleted pod must never
-// grow. The result is pod itself if its grace period does not change, and a copy otherwise.
+// shrinkGrace returns pod, or a copy with the grace period of old if that is shorter: it never grows.
 func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.GracePeriod(pod) <= plan.GracePeriod(old) {
 		return pod

@@ -77,8 +77,7 @@ func (d Dir) openOrCreate() (*os.Root, error) {
 	return os.OpenRoot(string(d))
 }
 
-// messagePath returns the path of the termination message file for an instance of the container, relative to d. It returns
-// "" if d is empty or container is not a safe file name.
+// messagePath returns the path, relative to d, of the termination message file for a container instance, or "".
 func (d Dir) messagePath(container string, attempt uint32) string {
 	if d == "" || !IsFileName(container) {
 		return ""

@@ -10,8 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// encodeBounded returns r as JSON of at most maxRecord bytes. If r is too large, it first omits messages and lists of the
-// pod status, and then also the container statuses and the conditions.
+// encodeBounded returns r as JSON of at most maxRecord bytes, and omits parts of the pod status if necessary.
 func (r *Record) encodeBounded() ([]byte, error) {
 	data, err := json.Marshal(r)
 	for _, trim := range []func(*corev1.PodStatus){trimMessages, keepSummary} {

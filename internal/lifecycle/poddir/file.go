@@ -12,10 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// openInPlace opens the file with this name for writing, and creates it if it is missing. It keeps an existing regular file,
-// because running containers have mounted it. It replaces any other file, such as a symbolic link.
+// openInPlace opens a file for writing, and creates it if it is missing.
 func openInPlace(root *os.Root, name string) (*os.File, error) {
 	f, err := plainfile.Open(root, name, os.O_RDWR)
+	// Running containers have mounted an existing file. A symbolic link is replaced.
 	if err == nil || !errors.Is(err, plainfile.ErrIrregular) && !errors.Is(err, fs.ErrNotExist) {
 		return f, err
 	}
@@ -25,8 +25,8 @@ func openInPlace(root *os.Root, name string) (*os.File, error) {
 	return root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// replaceContent sets the content and the mode of the file with this name. It does not replace the file itself, because
-// containers have mounted it. The umask has no effect. If the file already has this content, it is not written.
+// replaceContent sets the content and the mode of a file, regardless of the umask. It does not replace the file, which
+// containers have mounted.
 func replaceContent(root *os.Root, name string, content []byte, mode fs.FileMode) (err error) {
 	f, err := openInPlace(root, name)
 	if err != nil {

@@ -35,8 +35,7 @@ func (l Logs) Directory() string {
 	return podspec.LogDirectory(l.Root, l.Pod)
 }
 
-// linkPath returns the path of the link to the log of the container with this name and ID. It returns "" if l has no
-// directory for links or logs, or if a name is not a safe file name. Source: legacyLogSymlink in
+// linkPath returns the path of the link to a container log, or "" without one. Source: legacyLogSymlink in
 // pkg/kubelet/kuberuntime/legacy.go.
 func (l Logs) linkPath(container, id string) string {
 	if l.Links == "" || l.Directory() == "" || !IsFileName(container) || !IsFileName(id) {
@@ -80,9 +79,8 @@ func (l Logs) RemoveLinks(containers []cri.Container) error {
 	return errors.Join(errs...)
 }
 
-// Remove removes the log files of a container, including rotated files. It keeps the log files of a running container. It
-// also keeps files that belong to another container in observed, with the same name and attempt number. Source:
-// removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// Remove removes the log files of a container that does not run, including rotated files. It keeps files that another
+// container in observed shares. Source: removeContainerLog in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	shared := slices.ContainsFunc(observed.Containers, func(other cri.Container) bool {
 		return other.ID != container.ID && other.Name == container.Name && other.Attempt == container.Attempt
@@ -105,9 +103,9 @@ func (l Logs) Remove(observed cri.Pod, container *cri.Container) error {
 	return err
 }
 
-// NextAttempt returns the attempt number for the next instance of the container: the number of its newest log file plus one,
-// or 0 if there is none. No log is therefore overwritten, and the restart count continues, even if the runtime has lost its
-// containers. Source: calcRestartCountByLogDir in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// NextAttempt returns the attempt number of the next container instance: that of its newest log file plus one, or 0. The
+// restart count thus continues even if the runtime has lost its containers. Source: calcRestartCountByLogDir in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	if l.Directory() == "" || !IsFileName(container) {
 		return 0, nil
@@ -127,12 +125,11 @@ func (l Logs) NextAttempt(container string) (n uint32, err error) {
 	return n, err
 }
 
-// listFiles returns the names of the files in the directory dir of root. It returns none if the directory does not exist. It
-// returns an error if dir is a symbolic link out of root, because a container that mounts the logs may have created the
-// link.
+// listFiles returns the names of the files in a directory, none if it does not exist.
 func listFiles(root *os.Root, dir string) (names []string, err error) {
 	f, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a named pipe
 	if err != nil {
+		// An error for a link out of root, which a container that mounts the logs may have created.
 		return nil, ignoreNotExist(err)
 	}
 	defer f.Close()

@@ -58,9 +58,8 @@ type EvictionHistory struct {
 	Reason string    `json:"reason,omitempty"` // of the last eviction
 }
 
-// Next returns the eviction history after another temporary eviction at the time now. It counts the eviction and sets the
-// end of the back-off, which grows with the count. wait is the policy of the back-off. The count restarts at one if the last
-// back-off expired more than reset ago.
+// Next returns the eviction history after another temporary eviction at now: the count grows, and with it the back-off by
+// the policy wait. The count restarts at one if the last back-off expired more than reset ago.
 func (h EvictionHistory) Next(now time.Time, wait backoff.Policy, reset time.Duration) EvictionHistory {
 	if h.Count > 0 && now.Sub(h.Until) > reset {
 		h.Count = 0
@@ -140,9 +139,9 @@ func (r *Recorder) Get() Record {
 	return r.record
 }
 
-// Update changes the record by calling change, and writes it to the file if it differs. The function change must replace
-// slices, maps and pointers instead of modifying their targets. A record with a terminal phase is on disk when Update
-// returns. A power failure may undo other changes of the last seconds.
+// Update changes the record by calling change, and writes it to the file if it differs. change must replace slices, maps and
+// pointers instead of modifying their targets. A terminal phase is on disk when Update returns. A power failure may undo
+// other changes of the last seconds.
 func (r *Recorder) Update(change func(now *Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,8 +154,7 @@ func (r *Recorder) Update(change func(now *Record)) error {
 	return err
 }
 
-// saveRecord writes the record to its file if it has changed. If the disk is full, a record with an eviction or a terminal
-// phase overwrites a spare file, which already has disk blocks.
+// saveRecord writes the record to its file if it has changed.
 func (r *Recorder) saveRecord() error {
 	r.record.Version, r.record.Pod, r.record.Source = recordVersion, r.pod, r.source
 	data, err := r.record.encodeBounded()
@@ -173,6 +171,7 @@ func (r *Recorder) saveRecord() error {
 	root := filepath.Dir(filepath.Dir(r.path))
 	err = write(r.path, data, 0o600)
 	if err != nil && isDiskFull(err) && r.record.mustPersist() {
+		// A spare file already has disk blocks.
 		if spare := writeToSpare(root, r.path, data); spare != nil {
 			return errors.Join(err, spare)
 		}

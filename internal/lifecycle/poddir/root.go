@@ -54,8 +54,7 @@ func LockRoot(root, agentName string) (*LockedRoot, error) {
 	return &LockedRoot{Owner: owner, lock: lock}, nil
 }
 
-// loadOwner returns the owner ID in the file at path. If the file does not exist, it creates the file with a random ID and
-// syncs it to disk, because the pods will be labeled with this ID.
+// loadOwner returns the owner ID in the file at path, which it creates with a random ID if it is missing.
 func loadOwner(path string) (string, error) {
 	if err := atomicfile.Clean(path); err != nil {
 		return "", err
@@ -66,6 +65,7 @@ func loadOwner(path string) (string, error) {
 		var id [8]byte
 		rand.Read(id[:]) // never fails
 		owner := hex.EncodeToString(id[:])
+		// Synced to disk, because the pods will be labeled with this ID.
 		return owner, atomicfile.WriteFile(path, []byte(owner+"\n"), 0o600)
 	case err != nil:
 		return "", err

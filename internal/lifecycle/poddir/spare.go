@@ -69,8 +69,7 @@ func createSpare(path string) error {
 	return nil
 }
 
-// writeToSpare writes data to a spare file of root, syncs it to disk and renames it to path. It works on a full disk,
-// because it overwrites the disk blocks of the spare file.
+// writeToSpare writes data to a spare file of root, syncs it to disk and renames it to path.
 func writeToSpare(root, path string, data []byte) error {
 	if len(data) > spareSize {
 		return fmt.Errorf("%s: a record of %d bytes does not fit into a spare file of %d bytes", path, len(data), spareSize)
@@ -86,6 +85,7 @@ func writeToSpare(root, path string, data []byte) error {
 	}
 	f, err := os.OpenFile(temporary, os.O_WRONLY, 0)
 	if err == nil {
+		// This works on a full disk: the file already has its blocks.
 		_, err = f.Write(data)
 		err = errors.Join(err, f.Truncate(int64(len(data))), f.Sync(), f.Close())
 	}

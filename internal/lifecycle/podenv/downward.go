@@ -16,8 +16,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// fieldValue returns the value of a pod field for a variable with a fieldRef. name is the name of the field, such as
-// "status.podIP". path is the field path for errors.
+// fieldValue returns the value of a pod field, such as "status.podIP", for a variable. path is for errors.
 func fieldValue(pod *corev1.Pod, name string, path *field.Path, sources *Sources) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -62,8 +61,7 @@ func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 	return strings.Join(s, ",")
 }
 
-// resourceValue returns the request or limit selected by ref, divided by the divisor in ref and rounded up. Instead of a
-// missing limit, it returns the allocatable amount of the node. path is the field path for errors.
+// resourceValue returns the request or limit selected by ref, divided by its divisor and rounded up. path is for errors.
 func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := container, true
 	if ref.ContainerName != "" {
@@ -83,18 +81,19 @@ func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.Res
 	if kind == "limits" {
 		quantity = source.Resources.Limits[resourceName]
 		if defaulted {
+			// A missing limit is the allocatable amount of the node.
 			quantity = limitOrAllocatable(pod, source, resourceName, allocatable)
 		}
 	}
 	return podfield.Quotient(resourceName, quantity, ref.Divisor), nil
 }
 
-// limitOrAllocatable returns the limit of the container for a resource. Without such a limit it returns the limit of the
-// pod, and without both the allocatable amount of the node. For huge pages it returns only the limit of the container,
-// because huge pages cannot be overcommitted. Source: defaultPodLimitsForDownwardAPI in pkg/kubelet/kubelet_resources.go.
+// limitOrAllocatable returns the limit of the container, else of the pod, else the allocatable amount of the node. Source:
+// defaultPodLimitsForDownwardAPI in pkg/kubelet/kubelet_resources.go.
 func limitOrAllocatable(pod *corev1.Pod, container *corev1.Container, name corev1.ResourceName, nodeAllocatable corev1.ResourceList) resource.Quantity {
 	limit := container.Resources.Limits[name]
 	if !limit.IsZero() || podfield.IsHugePages(name) {
+		// Huge pages cannot be overcommitted.
 		return limit
 	}
 	allocatable, known := nodeAllocatable[name]

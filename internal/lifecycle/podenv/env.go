@@ -44,9 +44,9 @@ type Environment struct {
 	room  expand.Room
 }
 
-// New computes the variables of a container: first the variables of envFrom, then the variables of env. A value can refer to
-// earlier variables. A variable of the container overrides a service variable of the same name. The error is a *field.Error.
-// Source: makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go.
+// New computes the variables of a container: those of envFrom, then those of env, whose values can refer to earlier
+// variables. They override service variables. The error is a *field.Error. Source: makeEnvironmentVariables in
+// pkg/kubelet/kubelet_pods.go.
 func New(pod *corev1.Pod, container *corev1.Container, sources Sources) (*Environment, error) {
 	e := newEnvironment(append(slices.Clone(sources.Node), serviceEnv(pod, sources.References.Services)...))
 	if err := e.setVariables(pod, container, podfield.PathOf(&pod.Spec, container.Name), &sources); err != nil {
@@ -122,8 +122,7 @@ func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container,
 	return nil
 }
 
-// addVariable sets the variable with this name. It returns an error if the variable exceeds a size limit. path is the field
-// path for the error.
+// addVariable sets a variable, unless it exceeds a size limit. path is for the error.
 func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	if err := e.reserveRoom(path, name, len(value)); err != nil {
 		return err
@@ -132,10 +131,9 @@ func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	return nil
 }
 
-// reserveRoom adds the size of a variable to the total size of the environment. size is the size of the value in bytes. It
-// returns an error if a size limit is exceeded. path is the field path for the error.
-func (e *Environment) reserveRoom(path *field.Path, name string, size int) error {
-	switch total := len(name) + len("=") + size; {
+// reserveRoom adds the size of a variable to the total size of the environment, within the limits. path is for the error.
+func (e *Environment) reserveRoom(path *field.Path, name string, valueSize int) error {
+	switch total := len(name) + len("=") + valueSize; {
 	case total >= MaxArgument:
 		return fielderr.TooLong(path, "variable %s may not be more than %d bytes with its name", fielderr.Quote(name), MaxArgument-1)
 	case !e.room.Reserve(total):
@@ -152,8 +150,7 @@ func (e *Environment) setValue(name, value string) {
 	e.values[name] = value
 }
 
-// setVariable sets the variable defined by container.Env[i]. It does not set the variable if the value comes from an
-// optional object that does not exist. path is the field path for errors.
+// setVariable sets the variable container.Env[i], unless its optional object does not exist. path is for errors.
 func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, i int, path *field.Path, sources *Sources) error {
 	v := &container.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
@@ -172,8 +169,7 @@ func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, 
 	return e.addVariable(path, v.Name, value)
 }
 
-// setFromObject sets a variable for each key of the config map or secret named in from, in the order of the keys. refs
-// contains the objects that were read. path is the field path for errors.
+// setFromObject sets a variable for each key of a config map or secret in refs, in order. path is for errors.
 func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, refs *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -192,8 +188,7 @@ func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path
 	return nil
 }
 
-// addObjectData sets a variable for each key of data, the content of a config map or secret. prefix is prepended to the names.
-// path is the field path for errors.
+// addObjectData sets a variable, with prefix, for each key of a config map or secret. path is for errors.
 func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix string, data map[string]T) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := e.reserveRoom(path, prefix+key, len(data[key])); err != nil {
@@ -204,8 +199,7 @@ func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix
 	return nil
 }
 
-// notFoundError returns an error for a missing object or key with this name. It returns nil if the reference is optional.
-// path is the field path for the error.
+// notFoundError returns an error for a missing object or key, or nil if the reference is optional.
 func notFoundError(path *field.Path, name string, isOptional *bool) error {
 	if optional.IsTrue(isOptional) {
 		return nil

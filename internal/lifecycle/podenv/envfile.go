@@ -13,9 +13,8 @@ import (
 // maxEnvFileLine is the maximum length of a line, as in the kubelet's scanner.
 const maxEnvFileLine = 64<<10 - 1
 
-// ParseEnvFile returns the value of a variable in an environment file (KEP-3721). A line has the form NAME='value', and the
-// value may contain line breaks. The result is empty if the file does not define the variable named key. Parsing stops at
-// the first definition, so that later errors have no effect. Source: pkg/kubelet/util/env.
+// ParseEnvFile returns the value of the variable key in an environment file (KEP-3721) with lines NAME='value', or "" if it
+// is not defined. A value may contain line breaks. Errors after the definition have no effect. Source: pkg/kubelet/util/env.
 func ParseEnvFile(data []byte, key string) (string, error) {
 	return parseEnvFile(data, map[string]bool{key: true}).lookupValue(key)
 }
@@ -101,8 +100,7 @@ func (p *envFile) nextVariable() (v envFileVariable, err error) {
 	return envFileVariable{name: name, value: value}, err
 }
 
-// readQuoted parses a value in single quotes and returns it without the quotes. s is the text after the equals sign. The
-// value may continue on the next lines.
+// readQuoted returns the single-quoted value that starts s, without the quotes. The value may continue on the next lines.
 func (p *envFile) readQuoted(s string) (string, error) {
 	first := p.line
 	s, quoted := strings.CutPrefix(s, "'")

@@ -62,8 +62,8 @@ type EnvFile struct {
 }
 
 // Resolve reads the config maps, secrets, services and environment files that the container refers to, in at most
-// [ResolveTimeout]. volumes maps the name of a pod volume to its host path. The result omits an object that does not exist;
-// [New] returns an error if the object is required. If from is nil, Resolve returns an error for each required object.
+// [ResolveTimeout]. volumes maps volume names to host paths. A missing object is omitted, and is an error of [New] if it is
+// required. If from is nil, each required object is an error.
 func Resolve(ctx context.Context, pod *corev1.Pod, container *corev1.Container, from Objects, volumes map[string]string) (References, error) {
 	ctx, cancel := context.WithTimeout(ctx, ResolveTimeout)
 	defer cancel()
@@ -127,15 +127,14 @@ func (r *resolver) resolveContainer(ctx context.Context, container *corev1.Conta
 // errNoObjects is the error of a required reference if Objects is nil.
 var errNoObjects = errors.New("this agent has no config maps and secrets: lifecycle.Options.Objects is nil")
 
-// fetchObject reads the object with this name by calling get, and stores it in found. If found already contains the object,
-// it does nothing: all variables of a container use one version. A missing object is no error. An agent without [Objects]
-// accepts only optional references.
+// fetchObject stores the object with this name, if it exists, in found.
 func fetchObject[T any](
 	ctx context.Context, r *resolver, found map[string]*T, name string, isOptional *bool,
 	get func(Objects, context.Context, string, string) (*T, error),
 ) error {
 	_, ok := found[name]
 	switch {
+	// All variables of a container use one version. An agent without Objects accepts only optional references.
 	case ok, r.from == nil && optional.IsTrue(isOptional):
 		return nil
 	case r.from == nil:
@@ -148,12 +147,12 @@ func fetchObject[T any](
 	return ignoreNotExist(err)
 }
 
-// resolveServices reads the services for the service variables of the pod, and stores them in r.refs. These are the services
-// of namespace default and, if the pod enables service links, of its own namespace.
+// resolveServices reads the services for the service variables of the pod.
 func (r *resolver) resolveServices(ctx context.Context) error {
 	if r.from == nil {
 		return nil
 	}
+	// The namespace default has the service of the API server.
 	namespaces := []string{metav1.NamespaceDefault}
 	if ns := r.pod.Namespace; ns != metav1.NamespaceDefault && hasServiceLinks(r.pod) {
 		namespaces = append(namespaces, ns)
@@ -171,13 +170,13 @@ func (r *resolver) resolveServices(ctx context.Context) error {
 	return nil
 }
 
-// readEnvFile reads the environment file f and stores its content. Containers may have changed the volume: a symbolic link
-// out of the volume is an error, and a named pipe does not block the agent.
+// readEnvFile reads and stores the content of an environment file.
 func (r *resolver) readEnvFile(f EnvFile) error {
 	volume := r.volumes[f.Volume]
 	if _, ok := r.refs.EnvFiles[f]; ok || volume == "" {
 		return nil
 	}
+	// Containers may have changed the volume: O_NONBLOCK for a named pipe, and no symbolic link out of the volume.
 	root, err := os.OpenRoot(volume)
 	if err != nil {
 		return ignoreNotExist(err)

@@ -25,9 +25,8 @@ func hasServiceLinks(pod *corev1.Pod) bool {
 	return pod.Spec.EnableServiceLinks == nil || *pod.Spec.EnableServiceLinks
 }
 
-// serviceEnv returns the service variables of pod. They describe the service of the API server and, if the pod enables
-// service links, the services of its namespace. A service without a cluster IP gets no variables. Source:
-// getServiceEnvVarMap in pkg/kubelet/kubelet_pods.go and pkg/kubelet/envvars.
+// serviceEnv returns the variables for the service of the API server and, with service links, of the pod's namespace.
+// Source: getServiceEnvVarMap in pkg/kubelet/kubelet_pods.go and pkg/kubelet/envvars.
 func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	byName := make(map[string]*corev1.Service)
 	for _, s := range services {
@@ -48,8 +47,7 @@ func serviceEnv(pod *corev1.Pod, services []*corev1.Service) []cri.EnvVar {
 	return env.List()
 }
 
-// setService sets the variables of a service with a cluster IP: NAME_SERVICE_HOST, NAME_SERVICE_PORT and the variables of
-// Docker links. It overwrites variables of the same name.
+// setService sets the variables of a service: NAME_SERVICE_HOST, NAME_SERVICE_PORT and the variables of Docker links.
 func (e *Environment) setService(service *corev1.Service) {
 	ip, prefix := service.Spec.ClusterIP, variableName(service.Name)
 	e.setValue(prefix+"_SERVICE_HOST", ip)

@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// valueFrom returns the value of a variable that has the source from. It returns nil if the source is optional and its
-// object or key does not exist. path is the field path for errors.
+// valueFrom returns the value of a variable from its source, or nil without its optional object or key. path is for errors.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, container *corev1.Container, from *corev1.EnvVarSource, path *field.Path, sources *Sources,
 ) (*string, error) {
@@ -49,8 +48,7 @@ func (e *Environment) valueFrom(
 	}
 }
 
-// fileValue returns the value of a variable in an environment file, as selected by ref. It returns nil if the value is empty
-// or missing and the reference is optional. The file itself must exist. path is the field path for errors.
+// fileValue returns the value of a variable in an environment file, or nil if it is optional and empty. path is for errors.
 func (e *Environment) fileValue(container *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, sources *Sources) (*string, error) {
 	if _, ok := sources.Volumes[ref.VolumeName]; !ok {
 		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)

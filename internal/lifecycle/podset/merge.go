@@ -44,9 +44,9 @@ func NewMerge(named ...string) *Merge {
 // EmptyMerge returns a complete Merge without pods, for an agent whose sources list no pod.
 func EmptyMerge() *Merge { return &Merge{complete: true} }
 
-// With returns a new Merge in which set replaces the previous set of its source. If two sources list a UID, the UID belongs
-// to the first of them, until that source no longer lists it. The refusals are for the pods of set whose UID belongs to
-// another source.
+// With returns a new Merge in which set replaces the previous set of its source. A UID that two sources list belongs to the
+// first of them, until that source no longer lists it. The refusals are for the pods of set whose UID belongs to another
+// source.
 func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	next := &Merge{required: m.required, sources: slices.Clone(m.sources)}
 	if i := next.sourceIndex(set.Source); i >= 0 {
@@ -60,13 +60,12 @@ func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	return next, refusals
 }
 
-// claimUIDs assigns each UID to one source that lists it. before contains the previous assignments, which stay valid as long
-// as the source lists the UID.
-func (m *Merge) claimUIDs(before map[string]claim) {
-	m.claims = make(map[string]claim, len(before))
+// claimUIDs assigns each UID to a source that lists it, if possible as before.
+func (m *Merge) claimUIDs(previousClaims map[string]claim) {
+	m.claims = make(map[string]claim, len(previousClaims))
 	for _, s := range m.sources { // existing claims stay
 		for _, pod := range s.Pods {
-			if previous, ok := before[string(pod.UID)]; ok && previous.source == s.Source {
+			if previous, ok := previousClaims[string(pod.UID)]; ok && previous.source == s.Source {
 				m.claims[string(pod.UID)] = claim{s.Source, pod}
 			}
 		}
@@ -80,8 +79,7 @@ func (m *Merge) claimUIDs(before map[string]claim) {
 	}
 }
 
-// assignPods computes the desired and the refused pods from m.claims. A pod is desired if its UID belongs to its source. The
-// result has a refusal for each other pod of the given source.
+// assignPods computes the desired and the refused pods from m.claims, and returns the refusals for the given source.
 func (m *Merge) assignPods(source string) (refusals []Refusal) {
 	m.contested, m.refused, m.refusedPods = map[string]bool{}, map[string]bool{}, nil
 	m.pods = make([]*corev1.Pod, 0, len(m.claims))

@@ -52,8 +52,7 @@ func Generate(rnd *rand.Rand, name, uid string) *corev1.Pod {
 	return pod
 }
 
-// generatePolicy changes container with a probability of 40 %. It sets its restart policy to one of policies, and adds
-// restart rules for the exit codes 42 and 88.
+// generatePolicy sets, with a probability of 40 %, one of the restart policies, and restart rules for two exit codes.
 func generatePolicy(rnd *rand.Rand, container *corev1.Container, policies ...corev1.ContainerRestartPolicy) {
 	if !Chance(rnd, 40) {
 		return

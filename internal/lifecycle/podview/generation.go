@@ -32,8 +32,8 @@ func GenerationOf(container *cri.Container) int {
 	return n
 }
 
-// currentGeneration returns n, the number of restarts of all containers of the pod (RestartAllContainers). A container with
-// a lower generation must be replaced. requested is true if the last restart has not replaced any container yet.
+// currentGeneration returns how often all containers were restarted (RestartAllContainers). requested means that the last
+// restart has replaced no container yet.
 func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested bool) {
 	for i := range observed.Containers {
 		n = max(n, GenerationOf(&observed.Containers[i]))

@@ -9,9 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ShouldRestart reports whether a container that exited with exitCode must be restarted. The first matching restart rule of
-// the container decides. If none matches, the restart policy of the container decides, or the policy of the pod if the
-// container has none. Source: KEP-5307, pkg/api/v1/pod/util.go.
+// ShouldRestart reports whether a container that exited with exitCode must be restarted. Its first matching restart rule
+// decides, otherwise its restart policy, otherwise that of the pod. Source: KEP-5307, pkg/api/v1/pod/util.go.
 func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode int32) bool {
 	if container.RestartPolicy != nil {
 		if matchRules(container.RestartPolicyRules, exitCode) != "" {
@@ -35,8 +34,7 @@ func ShouldRestart(pod *corev1.PodSpec, container *corev1.Container, exitCode in
 	return true
 }
 
-// matchRules returns the action of the first rule for exitCode: restart the container, or restart all containers of the pod.
-// It returns "" if no rule matches.
+// matchRules returns the action of the first restart rule for exitCode, or "".
 func matchRules(rules []corev1.ContainerRestartRule, exitCode int32) corev1.ContainerRestartRuleAction {
 	for i := range rules {
 		on := rules[i].ExitCodes

@@ -67,8 +67,7 @@ func NetworkModeOf(pod *corev1.Pod) cri.NamespaceMode {
 	return cri.NamespacePod
 }
 
-// hasNetworkMode reports whether the sandbox was created with this network mode. The mode is in an annotation of the
-// sandbox. If the annotation is missing, the mode reported by the runtime counts.
+// hasNetworkMode reports whether the sandbox was created with this network mode, according to its annotation or the runtime.
 func hasNetworkMode(sandbox *cri.Sandbox, mode cri.NamespaceMode) bool {
 	if asked, ok := sandbox.Annotations[AnnotationNetwork]; ok {
 		return asked == mode.String()

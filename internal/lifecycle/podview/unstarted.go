@@ -11,13 +11,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// isAbandonedStart reports whether the runtime abandoned the start of a container because its client disconnected, for
-// example because the agent was killed. containerd 2.4 reports such a container as exited with code 128, like a container
-// whose program does not exist. This exit must not fail a pod with restart policy Never.
+// isAbandonedStart reports whether the runtime abandoned the start of a container because its client disconnected.
 func isAbandonedStart(container *cri.Container) bool {
 	if container.State != cri.ContainerExited || !container.StartedAt.IsZero() {
 		return false
 	}
+	// containerd 2.4 reports exit code 128, as for a missing program. This must not fail a pod with restart policy
+	// Never.
 	for _, end := range abandonedSuffixes() {
 		if strings.HasSuffix(container.Message, end) {
 			return true
@@ -26,11 +26,11 @@ func isAbandonedStart(container *cri.Container) bool {
 	return false
 }
 
-// abandonedSuffixes returns the ends of the messages that containerd reports for an abandoned start. At an abandoned start,
-// containerd kills the programs that it runs for the start: the shim, and the runtime that it queries for user namespace
-// support. Source: shimCallError and getRuntimeInfo in core/runtime/v2 of containerd 2.4.
+// abandonedSuffixes returns the ends of containerd's messages for an abandoned start. Source: shimCallError and
+// getRuntimeInfo in core/runtime/v2 of containerd 2.4.
 func abandonedSuffixes() []string {
 	canceled := context.Canceled.Error()
+	// containerd kills the shim, and the runtime that it queries for user namespace support.
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}
 }
 

@@ -14,15 +14,15 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// actualSize returns the resources that a container instance has now. This is the size last sent to the runtime. If none is
-// recorded, it is the size that the runtime reports, or else the size at the creation of the instance. requested is the size
-// in the spec: actualSize returns it for an instance without annotations of an agent.
+// actualSize returns the resources that a container instance has now: last sent to the runtime, reported, or those at its
+// creation.
 func (s *State) actualSize(container *corev1.Container, instance *cri.Container, requested cgroups.ContainerSize) cgroups.ContainerSize {
 	if sent, ok := s.SentSizes[instance.ID]; ok {
 		return sent
 	}
 	created, ok := ParseSize(instance.Annotations[AnnotationResources])
 	if !ok {
+		// The instance has no annotations of an agent.
 		return requested
 	}
 	reported := instance.Resources
@@ -71,8 +71,7 @@ func matchesCPU(reported *cri.Resources, size cgroups.ContainerSize) bool {
 // MemoryHigh is the cgroup file with the memory usage at which the kernel throttles a container.
 const MemoryHigh = "memory.high"
 
-// matchesMemory reports whether the resources that the runtime has reported have the memory values of a container with this
-// size. The memory request is compared only if memory QoS is in use.
+// matchesMemory reports whether the reported resources have the memory values of this size.
 func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resources, size cgroups.ContainerSize) bool {
 	if roundToPages(reported.MemoryLimit) != roundToPages(size.MemoryLimit) {
 		return false
@@ -82,6 +81,7 @@ func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resourc
 	for _, file := range files {
 		protected = protected || memoryQoSValue(reported.Unified[file]) != ""
 	}
+	// Without memory QoS, the memory request is not visible.
 	if !protected {
 		return true
 	}
@@ -98,10 +98,11 @@ func (s *State) matchesMemory(container *corev1.Container, reported *cri.Resourc
 	return true
 }
 
-// roundToPages rounds a memory limit in bytes down to whole pages, as the kernel does. It returns the largest int64 if the
-// limit has no effect. Source: page_counter_memparse in mm/page_counter.c.
+// roundToPages rounds a memory limit down to whole pages, as the kernel does. Source: page_counter_memparse in
+// mm/page_counter.c.
 func roundToPages(limit int64) int64 {
 	if limit <= 0 || !IsLimit(limit) {
+		// It has no effect.
 		return math.MaxInt64
 	}
 	return limit - limit%int64(os.Getpagesize())
@@ -110,8 +111,7 @@ func roundToPages(limit int64) int64 {
 // IsLimit reports whether a memory limit in bytes is small enough to have an effect.
 func IsLimit(limit int64) bool { return limit <= 1<<62 }
 
-// memoryQoSValue normalizes value, which the runtime reports for a cgroup v2 file such as memory.min. It returns "" for the
-// defaults of the kernel, "0" and "max", and otherwise value.
+// memoryQoSValue returns the reported value of a cgroup v2 file such as memory.min, or "" for a kernel default.
 func memoryQoSValue(value string) string {
 	if value == "0" || value == "max" {
 		return ""

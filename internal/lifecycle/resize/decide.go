@@ -83,10 +83,9 @@ type Container struct {
 	Restart  bool // the resizePolicy of the container requires a restart
 }
 
-// Decide compares the resources in the spec of a pod with its allocated and its actual resources. The decision lists the
-// containers to resize. If the node can never perform the resize, the decision contains a Reason. Decide does not check the
-// free resources of the node; see [Decision.IsResize]. Source: computePodResizeAction in
-// pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
+// Decide compares the resources in the spec of a pod with its allocated and actual resources, and returns the containers to
+// resize. The Reason is set if the node can never perform the resize; [Decision.IsResize] leaves the free resources to the
+// caller. Source: computePodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
 func Decide(state State) Decision {
 	if state.Allocated == nil || state.NoUpdates || state.NoCgroup {
 		state.CgroupSizes = state.CgroupSizes.podLevelOnly() // then the actual resources are allocated
@@ -107,8 +106,7 @@ func Decide(state State) Decision {
 	return z
 }
 
-// decideActuation returns the decision that makes the resources in the spec of pod the actual resources. It does not check
-// whether they are allocated. The decision lists the containers whose actual resources differ.
+// decideActuation returns the decision that makes the resources in the spec of pod the actual ones, allocated or not.
 func (s State) decideActuation(pod *corev1.Pod) Decision {
 	if s.Sizes == nil || s.Pod != pod {
 		s.Pod, s.Sizes = pod, SizesOf(pod)
@@ -161,9 +159,9 @@ func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.
 	return SizeOf(&pod.Spec, container)
 }
 
-// HasCompleted reports whether the container with this name is an init container that has exited with code 0. It returns
-// false for a sidecar. As in the kubelet, a resize changes neither a completed init container nor its part of the pod
-// cgroup. Source: computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// HasCompleted reports whether the container is an init container, no sidecar, that has exited with code 0. As in the
+// kubelet, a resize changes neither such a container nor its part of the pod cgroup. Source: computePodActions in
+// pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
 	c, instance := containers.Named(pod, name), observed.NewestContainer(name)
 	return c != nil && containers.IsInit(pod, c) && !containers.IsSidecar(c) && instance != nil && instance.State == cri.ContainerExited && instance.ExitCode == 0
@@ -197,8 +195,7 @@ func (d *Decision) Infeasible(message string) Decision {
 	return d.pendingDecision(corev1.PodReasonInfeasible, message)
 }
 
-// pendingDecision returns the decision to reject or defer the resize with this reason. The pod keeps its allocated
-// resources. A container with other actual resources is still resized to the allocated ones.
+// pendingDecision returns the decision to reject or defer the resize: the pod gets its allocated resources.
 func (d *Decision) pendingDecision(reason, message string) Decision {
 	var p Decision
 	if d.previousDecision != nil {
@@ -269,8 +266,7 @@ func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	return withSizes(pod, differ)
 }
 
-// withSizes returns a copy of pod in which each container in resizes has the resources in its field From. A limit that a
-// container inherits from the pod is not written to the container.
+// withSizes returns a copy of pod in which each container in resizes has the resources in its field From.
 func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 	p := *pod
 	p.Spec.Containers, p.Spec.InitContainers = slices.Clone(p.Spec.Containers), slices.Clone(p.Spec.InitContainers)
@@ -285,6 +281,7 @@ func withSizes(pod *corev1.Pod, resizes []Container) *corev1.Pod {
 			if q := own.Limits[name]; !q.IsZero() || limit.IsZero() {
 				continue
 			}
+			// The container inherits this limit from the pod.
 			delete(c.Resources.Limits, name)
 			if _, ok := own.Requests[name]; !ok {
 				delete(c.Resources.Requests, name)

@@ -42,8 +42,8 @@ type Queue struct {
 // retried.
 func (q *Queue) Reset() { q.reserved = nil }
 
-// Observe returns the number of the current epoch. A new epoch starts when resources of the node were released: a pod of the
-// previous call is no longer active, or requests less CPU or memory. Deferred resizes are retried once per epoch.
+// Observe returns the number of the current epoch. A new epoch starts when the node has more free resources: a pod of the
+// previous call is no longer active, or requests less. Deferred resizes are retried once per epoch.
 func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	reserved := make(map[string]amounts, len(active))
 	for _, pod := range active {
@@ -62,9 +62,8 @@ func (q *Queue) Observe(now time.Time, active []*corev1.Pod) (epoch uint64) {
 	return q.epoch
 }
 
-// Next returns the UIDs of the pods whose workers must retry their deferred resize now. resizes are all deferred resizes. In
-// the first second after a release of resources, Next returns at most one UID per call. Later it returns all remaining UIDs.
-// The caller must call Next again at the time at; the zero time means that no call is needed.
+// Next returns the UIDs of the pods whose workers must retry their deferred resize now. In the first second after a release
+// of resources these are one UID per call, later all remaining ones. Call Next again at the time at, unless it is zero.
 func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Time) {
 	for _, r := range sortResizes(resizes) {
 		if r.Epoch >= q.epoch {
@@ -81,8 +80,8 @@ func (q *Queue) Next(now time.Time, resizes []Resize) (wake []string, at time.Ti
 	return wake, time.Time{}
 }
 
-// sortResizes returns resizes in the order in which they are retried: resizes that raise no request come first, followed by
-// priority, QoS class and time of the deferral. Source: sortPendingResizes in pkg/kubelet/allocation/allocation_manager.go.
+// sortResizes returns resizes in the order in which they are retried. Source: sortPendingResizes in
+// pkg/kubelet/allocation/allocation_manager.go.
 func sortResizes(resizes []Resize) []Resize {
 	return slices.SortedFunc(slices.Values(resizes), func(a, b Resize) int {
 		return cmp.Or(

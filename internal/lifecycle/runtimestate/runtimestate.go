@@ -38,8 +38,7 @@ type Runtime struct {
 }
 
 // New returns a Runtime that caches the status of rt. When the pod network becomes ready, Run calls ready with the UIDs of
-// the pods that have waited for it, with no lock held. If rt does not implement [cri.StatusReporter], the network always
-// counts as ready.
+// the waiting pods, with no lock held. Without a [cri.StatusReporter] the network always counts as ready.
 func New(rt cri.Runtime, ready func(uids ...string)) *Runtime {
 	reporter, _ := rt.(cri.StatusReporter)
 	return &Runtime{reporter: reporter, podsReady: ready, requested: make(chan struct{}, 1), next: make(chan struct{})}
@@ -56,9 +55,9 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 	return version.RuntimeName, err
 }
 
-// CheckNetwork returns an error if the pod network is not ready, and then records that the pod with this UID waits for it.
-// It uses the cached status. If that is older than 5 s, CheckNetwork requests a new status, and waits for it at most 2 s if
-// wait is true. Without any status it returns nil: the runtime reports a missing network when it creates the sandbox.
+// CheckNetwork returns an error if the pod network is not ready, and records that the pod waits for it. If the cached status
+// is older than 5 s, it requests a new one, and with wait waits for it at most 2 s. Without any status it returns nil: the
+// runtime reports a missing network when it creates the sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil
@@ -87,8 +86,7 @@ func (r *Runtime) requestStatus() {
 	sleep.Wake(r.requested)
 }
 
-// awaitStatus waits until Run has fetched a status and closes the channel next. After waitTimeout it marks the runtime as
-// unresponsive, so that other callers do not wait.
+// awaitStatus waits until Run has fetched a status and closes the channel next.
 func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
 	timer := time.NewTimer(waitTimeout)
 	defer timer.Stop()
@@ -101,6 +99,7 @@ func (r *Runtime) awaitStatus(ctx context.Context, next <-chan struct{}) {
 		select {
 		case <-next:
 		default:
+			// Other callers then do not wait.
 			r.state.unresponsive = true
 		}
 	}
@@ -143,9 +142,7 @@ func (r *Runtime) Run(ctx context.Context) {
 	}
 }
 
-// fetchStatus fetches the runtime status and stores it. It wakes the callers that wait for a status and, once the network is
-// ready, the pods that wait for it. late is nil if the call to the runtime has returned. If the call hangs, late receives
-// its error later.
+// fetchStatus fetches and stores the runtime status, and wakes its waiters. late receives the error of a call that hangs.
 func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	var status cri.Status
 	late, err := callout.Do(ctx, callTimeout, func(ctx context.Context) error {

@@ -23,8 +23,7 @@ func (s *state) isStale(now time.Time) bool {
 	return s.updatedAt.IsZero() || now.Sub(s.updatedAt) >= freshPeriod
 }
 
-// checkPod returns an error if the pod network is not ready, and records that the pod with this UID waits for it. If the
-// last status is older than notReadyPeriod, checkPod returns nil and records nothing.
+// checkPod returns an error if the pod network is not ready, and records that the pod waits for it.
 func (s *state) checkPod(uid string, now time.Time) error {
 	if s.err == nil || now.Sub(s.updatedAt) >= notReadyPeriod {
 		return nil
@@ -36,8 +35,7 @@ func (s *state) checkPod(uid string, now time.Time) error {
 	return s.err
 }
 
-// recordStatus stores err, the reason why the pod network is not ready, or nil if it is ready. If the network is ready, it
-// returns the UIDs of the pods that waited, and clears the list of waiting pods.
+// recordStatus stores err, nil for a ready network, and then returns the UIDs of the pods that waited.
 func (s *state) recordStatus(err error, now time.Time) (ready []string) {
 	s.updatedAt, s.err, s.unresponsive = now, err, false
 	if err == nil {
@@ -47,9 +45,9 @@ func (s *state) recordStatus(err error, now time.Time) (ready []string) {
 	return ready
 }
 
-// hasWaitingPods reports whether pods wait for the network. A pod waits no longer if it has not called CheckNetwork for
-// waitingPeriod, and is removed from the list.
+// hasWaitingPods reports whether pods wait for the network.
 func (s *state) hasWaitingPods(now time.Time) bool {
+	// A pod that no longer calls CheckNetwork does not wait.
 	maps.DeleteFunc(s.waiting, func(_ string, asked time.Time) bool { return now.Sub(asked) >= waitingPeriod })
 	return len(s.waiting) > 0
 }

@@ -16,8 +16,7 @@ import (
 // cpuTimes are the CPU times of all processors since boot, in clock ticks.
 type cpuTimes struct{ idle, all uint64 }
 
-// idleFraction returns the fraction of idle CPU time since before, from 0 to 1. It is negative if no time has passed or a
-// counter has decreased.
+// idleFraction returns the fraction of idle CPU time since before, from 0 to 1, or a negative number if it is unknown.
 func (t cpuTimes) idleFraction(before cpuTimes) float64 {
 	if t.all <= before.all || t.idle < before.idle || t.idle-before.idle > t.all-before.all {
 		return -1
@@ -40,8 +39,7 @@ func readCPUTimes() (cpuTimes, error) {
 	return parseCPUTimes(line[:n])
 }
 
-// parseCPUTimes parses the CPU times in the first line of /proc/stat. It ignores the guest times, because the user times
-// include them. It does not count iowait as idle, because more parallel starts would wait for the disk too.
+// parseCPUTimes parses the CPU times in the first line of /proc/stat.
 func parseCPUTimes(text []byte) (t cpuTimes, err error) {
 	const idle, steal = 4, 8
 	line, _, _ := bytes.Cut(text, []byte("\n"))
@@ -49,6 +47,8 @@ func parseCPUTimes(text []byte) (t cpuTimes, err error) {
 	if len(fields) <= idle || string(fields[0]) != "cpu" {
 		return t, fmt.Errorf("parse /proc/stat: %.40q is not the line of all CPUs", line)
 	}
+	// Without guest times, which the user times include. iowait is not idle: more parallel starts would wait for the
+	// disk too.
 	for i, field := range fields[1:min(len(fields), steal+1)] {
 		n, err := strconv.ParseUint(string(field), 10, 64)
 		if err != nil || n > math.MaxUint64-t.all {

@@ -32,9 +32,7 @@ type Slots struct {
 // of the machine; see [Slots.Run].
 func New(parallel int) *Slots { return newSlots(parallel, runtime.GOMAXPROCS(0), readCPUTimes) }
 
-// newSlots returns Slots for at most the given number of parallel starts. If parallel is zero, the limit adapts to the CPU
-// load, which cpu reads. It then starts at twice the number of processors, but at least 4. It grows to at most four times
-// this number.
+// newSlots returns Slots for the given number of parallel starts. If it is zero, the limit adapts to the CPU load.
 func newSlots(parallel, processors int, cpu func() (cpuTimes, error)) *Slots {
 	s := &Slots{minLimit: parallel, maxLimit: parallel, waiting: make(chan struct{}, 1)}
 	if parallel <= 0 {
@@ -66,8 +64,7 @@ func (s *Slots) Acquire(ctx context.Context) error {
 	}
 }
 
-// cancelWait ends the wait of a start in Acquire. granted is the channel of this start in the queue. If the start has
-// received a slot in the meantime, cancelWait releases that slot.
+// cancelWait ends the wait of a start in Acquire, and releases its slot if it has received one meanwhile.
 func (s *Slots) cancelWait(granted chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +130,7 @@ func (s *Slots) Run(ctx context.Context) {
 	}
 }
 
-// adjustLimit computes and applies the next limit. idle is the fraction of idle CPU time since the last adjustment. waiting
-// is true if starts still wait for a slot.
+// adjustLimit applies the next limit for this fraction of idle CPU time. waiting means that starts still wait.
 func (s *Slots) adjustLimit(idle float64) (waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,9 +153,8 @@ const (
 	idleToShrink = 0.05
 )
 
-// nextLimit returns the next limit of parallel starts, between p.Min and p.Max. While starts wait, the limit grows by a
-// quarter if the CPU is idle, and shrinks by one if it is busy. If no start waits, the limit returns to p.Min. Running
-// starts keep their slots.
+// nextLimit returns the next limit of parallel starts: more if the CPU is idle, fewer if it is busy, p.Min if no start
+// waits.
 func (p limitInput) nextLimit() int {
 	switch {
 	case p.Waiting == 0:

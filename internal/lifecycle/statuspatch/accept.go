@@ -76,8 +76,7 @@ func timedConditions() [7]corev1.PodConditionType {
 	}
 }
 
-// keepTransitionTime copies the transition time from the previous condition of this type if the status of the condition is
-// unchanged. Otherwise it sets the transition time to now if it is not set. before contains the previous conditions.
+// keepTransitionTime copies the transition time of the previous condition if its status is unchanged, and otherwise sets it.
 func keepTransitionTime(condition *corev1.PodCondition, before []corev1.PodCondition, now time.Time) {
 	switch p := podstatus.FindCondition(before, condition.Type); {
 	case p != nil && p.Status == condition.Status:
@@ -122,9 +121,8 @@ func (k *stateKeeper) addError(e TransitionError) {
 	k.errs = append(k.errs, &e)
 }
 
-// keepStates compares the container statuses in list with the previous ones in before. If a container has left its
-// terminated state although its spec forbids a restart, keepStates restores that state in list and records an error. specs
-// are the specs of the containers. isInit is true for init containers.
+// keepStates restores, with an error, each terminated container state that list has left although the spec forbids a
+// restart.
 func (k *stateKeeper) keepStates(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]

@@ -20,10 +20,9 @@ type Update struct {
 	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next computes the next update of the pod status on the API server. pod is the object on the server, which is the mirror
-// pod for a static pod. status is the status computed by the agent. mayRun is true while a container may still run; see
-// [Merge]. Next returns an error if [Accept] had to correct the status. The caller must send the patch in the Update even
-// then.
+// Next computes the next update of the pod status on the API server. pod is the object there, the mirror pod for a static
+// pod, and status is that of the agent. For mayRun see [Merge]. The error reports that [Accept] had to correct the status;
+// the caller must send the patch even then.
 func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, status, now)
 	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)
@@ -36,10 +35,10 @@ func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time)
 	return Update{Status: merged, Patch: patch}, errors.Join(contradiction, err)
 }
 
-// Merge returns the status to publish. This is status, computed by the agent, with the conditions of other clients and the
-// claim statuses in server, the status on the API server. While mayRun is true, a container may still run, and the phase
-// does not become terminal. A pod with a terminal phase is not ready. The result shares memory with both statuses. Source:
-// mergePodStatus in pkg/kubelet/status/status_manager.go.
+// Merge returns the status to publish: that of the agent, with the conditions of other clients and the claim statuses of the
+// status on the server. While mayRun is true, the phase does not become terminal, because a container may still run. A pod
+// with a terminal phase is not ready. The result shares memory with both statuses. Source: mergePodStatus in
+// pkg/kubelet/status/status_manager.go.
 func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now time.Time) corev1.PodStatus {
 	out := *status
 	terminates := !podstatus.IsTerminal(server.Phase) && podstatus.IsTerminal(status.Phase)
@@ -59,7 +58,6 @@ func Merge(pod *corev1.Pod, server, status *corev1.PodStatus, mayRun bool, now t
 }
 
 // mergeConditions returns the conditions of other clients in server, followed by the agent's conditions in own.
-// DisruptionTarget is a condition of other clients. If disrupted is true, mergeConditions nevertheless copies it from own.
 func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time.Time) []corev1.PodCondition {
 	out := make([]corev1.PodCondition, 0, len(server)+len(own))
 	for _, c := range server {
@@ -71,6 +69,7 @@ func mergeConditions(server, own []corev1.PodCondition, disrupted bool, now time
 		switch {
 		case podstatus.IsOwnedCondition(c.Type):
 			out = append(out, c)
+		// A condition of other clients, which the agent sets too when it terminates the pod.
 		case disrupted && c.Type == corev1.DisruptionTarget:
 			keepTransitionTime(&c, server, now)
 			if had := podstatus.FindCondition(out, c.Type); had != nil {
@@ -88,8 +87,7 @@ func isConditionTrue(conditions []corev1.PodCondition, conditionType corev1.PodC
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// setNotReady returns conditions with the status of the condition of this type set to false. The reason of the condition
-// names the terminal phase of the pod.
+// setNotReady returns conditions with this condition set to false, because of the terminal phase of the pod.
 func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodConditionType, generation int64, phase corev1.PodPhase, now time.Time) []corev1.PodCondition {
 	c := corev1.PodCondition{
 		Type: conditionType, Status: corev1.ConditionFalse, ObservedGeneration: generation,
@@ -106,9 +104,9 @@ func setNotReady(conditions []corev1.PodCondition, conditionType corev1.PodCondi
 	return conditions
 }
 
-// Equal reports whether a and b are equal in the fields that the agent owns. It compares the status, reason and message of
-// the conditions, and ignores the claim statuses and the conditions of other clients. Both statuses must be normalized by
-// [Accept]. Source: isPodStatusByKubeletEqual in pkg/kubelet/status/status_manager.go.
+// Equal reports whether a and b are equal in the fields that the agent owns, which excludes claim statuses, conditions of
+// other clients, and times of conditions. Both statuses must be normalized by [Accept]. Source: isPodStatusByKubeletEqual in
+// pkg/kubelet/status/status_manager.go.
 func Equal(a, b *corev1.PodStatus) bool {
 	return containsConditions(a.Conditions, b.Conditions) && containsConditions(b.Conditions, a.Conditions) && isEqualExceptConditions(*a, *b)
 }

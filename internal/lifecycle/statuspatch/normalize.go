@@ -17,8 +17,8 @@ import (
 // MaxPodTerminationMessageLogLength in pkg/kubelet/container/runtime.go.
 const maxMessages = 12 * 1024
 
-// normalize changes status to the form in which the API server returns it, so that two statuses with the same content
-// compare as equal. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
+// normalize changes status to the form in which the API server returns it. Source: normalizeStatus in
+// pkg/kubelet/status/status_manager.go.
 func normalize(spec *corev1.PodSpec, status *corev1.PodStatus) {
 	if status.StartTime != nil {
 		truncateToSeconds(status.StartTime)
@@ -70,12 +70,12 @@ func normalizeState(state *corev1.ContainerState, limit int) {
 // truncateToSeconds truncates time to whole seconds, as in the JSON form of a time.
 func truncateToSeconds(time *metav1.Time) { *time = time.Rfc3339Copy() }
 
-// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8. The API server would
-// replace invalid UTF-8 as well, and the stored message would then always differ from the message of the agent.
+// cutMessage cuts message to at most limit bytes, at a character boundary, and replaces invalid UTF-8.
 func cutMessage(message string, limit int) string {
 	if utf8.ValidString(message) && len(message) <= limit {
 		return message
 	}
+	// The API server does this too, and its message would then always differ.
 	message = strings.ToValidUTF8(message, string(utf8.RuneError))
 	if len(message) <= limit {
 		return message

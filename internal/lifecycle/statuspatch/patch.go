@@ -23,8 +23,7 @@ const (
 	orderPrefix     = "$setElementOrder/"
 )
 
-// mergeKey returns the key by which the API server merges the items of a list in the pod status, such as "type" for
-// conditions. field is the name of the list. The result is "" if a patch replaces the whole list. Source: the tags of
+// mergeKey returns the key by which a patch merges the items of a list in the pod status, or "". Source: the tags of
 // PodStatus in k8s.io/api/core/v1.
 func mergeKey(field string) string {
 	switch field {
@@ -36,9 +35,9 @@ func mergeKey(field string) string {
 	return ""
 }
 
-// Patch returns the strategic merge patch that changes the status on the API server, server, to status. It returns nil if
-// they are equal. The patch contains the pod UID, which the API server verifies. It omits the claim statuses, which belong
-// to other clients. Source: PatchPodStatus in pkg/util/pod/pod.go.
+// Patch returns the strategic merge patch that changes the status on the API server to status, nil if they are equal. It
+// contains the pod UID, which the API server verifies, and omits the claim statuses of other clients. Source: PatchPodStatus
+// in pkg/util/pod/pod.go.
 func Patch(uid types.UID, server, status *corev1.PodStatus) ([]byte, error) {
 	from, err := encodeStatus(server)
 	if err != nil {
@@ -68,8 +67,7 @@ func encodeStatus(status *corev1.PodStatus) (out object, err error) {
 	return out, d.Decode(&out)
 }
 
-// diffObjects returns the patch that changes the object current to the object target. If isStatus is true, they are pod
-// statuses. The patch then merges the items of their lists by key. The patch replaces all other lists as a whole.
+// diffObjects returns the patch from one object to another. In pod statuses it merges the items of lists by key.
 func diffObjects(current, target object, isStatus bool) object {
 	changes := object{}
 	for name, value := range target {
@@ -104,8 +102,7 @@ func diffObjects(current, target object, isStatus bool) object {
 	return changes
 }
 
-// diffLists returns the patch for a list whose items are merged by key. changes contains the new, changed and deleted items.
-// order contains the keys of all items of target.
+// diffLists returns the changed items, and the keys of all target items, of a list whose items are merged by key.
 func diffLists(current, target any, key string) (changes, order []any) {
 	had := map[any]object{}
 	before, _ := current.([]any)

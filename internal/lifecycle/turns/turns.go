@@ -112,9 +112,7 @@ func (q *Queue[T]) endTurn() {
 	q.grantNext()
 }
 
-// grantNext lets the first owner that waits run, unless another owner is running. If the owner of any ticket has called
-// neither Wait nor Withdraw yet, grantNext instead schedules a call of itself for the time when that ticket expires. q.mu is
-// held.
+// grantNext lets the first owner that waits run, unless an owner runs or a ticket is unused. q.mu is held.
 func (q *Queue[T]) grantNext() {
 	if q.turnTaken || len(q.tickets) == 0 {
 		return
@@ -133,6 +131,7 @@ func (q *Queue[T]) grantNext() {
 	switch {
 	case next == nil:
 	case wait > 0:
+		// The owner of a ticket has called neither Wait nor Withdraw: try again when it expires.
 		q.scheduleGrant(wait)
 	default:
 		q.turnTaken = true

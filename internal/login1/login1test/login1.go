@@ -198,8 +198,7 @@ func (l *Logind) serveConnection(p *peer) {
 	}
 }
 
-// authenticate runs the server side of the SASL mechanism EXTERNAL, reading from in and writing to p. It accepts every user.
-// It returns false if the connection fails.
+// authenticate serves the SASL mechanism EXTERNAL for every user. It returns false if the connection fails.
 func authenticate(in *bufio.Reader, p *peer) bool {
 	if zero, err := in.ReadByte(); err != nil || zero != 0 {
 		return false
@@ -270,8 +269,7 @@ func (l *Logind) propertyLocked(msg *dbus.Message) dbus.Variant {
 	return dbus.MakeVariant(l.shutdown)
 }
 
-// inhibitLocked replies to a call of Inhibit by p with a file descriptor, the write end of a pipe. l.inhibitors counts the
-// inhibitor until the client has closed the descriptor. During a shutdown, inhibitLocked replies with an error. The caller
+// inhibitLocked replies to a call of Inhibit with the write end of a pipe, whose closing ends the inhibitor. The caller
 // holds l.mu.
 func (l *Logind) inhibitLocked(p *peer, reply map[dbus.HeaderField]dbus.Variant) {
 	if l.shutdown {

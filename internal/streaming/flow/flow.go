@@ -68,9 +68,7 @@ func Copy(dst io.Writer, src io.Reader) error {
 	}
 }
 
-// copyFromSocket copies the data of the socket raw to dst. It first writes buffered, bytes that were already read from the
-// socket. It holds no buffer while it waits for data. It reads all available bytes at once, so that many small writes of the
-// runtime become one TLS record.
+// copyFromSocket copies buffered, bytes already read from the socket, and then the data of the socket to dst.
 func copyFromSocket(dst io.Writer, buffered []byte, raw syscall.RawConn) error {
 	if len(buffered) > 0 {
 		if _, err := dst.Write(buffered); err != nil {
@@ -78,6 +76,8 @@ func copyFromSocket(dst io.Writer, buffered []byte, raw syscall.RawConn) error {
 		}
 	}
 	for {
+		// It holds no buffer while it waits, and reads all available bytes, so that many small writes become one TLS
+		// record.
 		buf, n, err := readSocket(raw)
 		if n > 0 {
 			if _, err := dst.Write(buf[:n]); err != nil {

@@ -15,8 +15,8 @@ import (
 // canReadSocket is true if readSocket works on this platform.
 const canReadSocket = true
 
-// readSocket waits for data and reads until the socket is empty or half of the buffer is full. The first size bytes of buf
-// are valid even with an error. If size is 0, buf is nil; otherwise the caller must return it to buffers.
+// readSocket waits for data and reads until the socket is empty or the buffer half full. The caller must return buf to
+// buffers, unless size is 0.
 func readSocket(raw syscall.RawConn) (buf *[bufferSize]byte, size int, err error) {
 	waitErr := raw.Read(func(fd uintptr) bool {
 		buf = buffers.Get().(*[bufferSize]byte)

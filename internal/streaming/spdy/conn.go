@@ -119,8 +119,7 @@ func (c *Conn) readFrames() error {
 	}
 }
 
-// readData reads a data frame and copies its data to the buffer of the stream as it arrives. header contains the frame
-// header, which is still unread in c.r.
+// readData copies a data frame to the buffer of its stream as it arrives. The frame header is still unread.
 func (c *Conn) readData(header []byte) error {
 	id := binary.BigEndian.Uint32(header)
 	fin, left := header[4]&1 != 0, int64(binary.BigEndian.Uint32(header[4:])&0xffffff)
@@ -151,8 +150,7 @@ func (c *Conn) readData(header []byte) error {
 	return nil
 }
 
-// writeToStream copies data to the buffer of the stream, and waits while the buffer is full. It resets the stream if the
-// buffer stays full for UnreadTimeout and other streams are open.
+// writeToStream copies data to the buffer of the stream, and waits while the buffer is full.
 func (c *Conn) writeToStream(stream *Stream, data []byte) {
 	for {
 		n, err := stream.in.WriteWithTimeout(data, c.opts.UnreadTimeout)
@@ -164,6 +162,7 @@ func (c *Conn) writeToStream(stream *Stream, data []byte) {
 		c.mu.Unlock()
 		if !alone {
 			stream.in.Abort(ErrUnreadTimeout)
+			// A full buffer must not block other streams.
 			_ = stream.Reset()
 			return
 		}
@@ -172,8 +171,8 @@ func (c *Conn) writeToStream(stream *Stream, data []byte) {
 
 var errGoAway = errors.New("the peer sent GOAWAY")
 
-// handleControl reads a control frame and does what the peer requests with it, for example opens or resets a stream. header
-// contains the frame header, which is still unread in c.r.
+// handleControl reads a control frame and does what the peer requests, for example opens a stream. The frame header is still
+// unread.
 func (c *Conn) handleControl(header []byte) error {
 	kind, size := binary.BigEndian.Uint16(header[2:]), binary.BigEndian.Uint32(header[4:])&0xffffff
 	if least, ok := minFrameSize[frames.ControlFrameType(kind)]; !ok || size < least || size > maxControl {
@@ -259,8 +258,8 @@ func (c *Conn) removeStream(stream *Stream) {
 	delete(c.streams, stream.id)
 }
 
-// closeHalf records that one direction of the stream is closed. If local is true, this is the direction to the peer. When
-// both directions are closed, closeHalf removes the stream.
+// closeHalf records that one direction of the stream is closed, local for the one to the peer. With both, it removes the
+// stream.
 func (c *Conn) closeHalf(stream *Stream, local bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

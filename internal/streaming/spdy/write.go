@@ -27,14 +27,13 @@ func (c *Conn) writeLocked(frame, payload []byte) error {
 	return err
 }
 
-// newControlFrame returns the start of a control frame of this kind. numbers are its first fields. The parameter more is the
-// number of bytes that the caller appends; the length field of the frame includes them.
-func newControlFrame(kind frames.ControlFrameType, more int, numbers ...uint32) []byte {
+// newControlFrame returns the start of a control frame with its first fields, to which the caller appends more bytes.
+func newControlFrame(kind frames.ControlFrameType, more int, fields ...uint32) []byte {
 	b := make([]byte, 0, 16)
 	b = binary.BigEndian.AppendUint16(b, 0x8000|frames.Version)
 	b = binary.BigEndian.AppendUint16(b, uint16(kind))
-	b = binary.BigEndian.AppendUint32(b, uint32(4*len(numbers)+more))
-	for _, n := range numbers {
+	b = binary.BigEndian.AppendUint32(b, uint32(4*len(fields)+more))
+	for _, n := range fields {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
 	return b
@@ -53,8 +52,8 @@ const zlibStart = "\x78\xbb\xe3\xc6\xa7\xc2"
 // zlibFlush is an empty block that makes a decompressor return all data so far.
 const zlibFlush = "\x00\x00\x00\xff\xff"
 
-// buildHeaderBlock encodes headers as the next part of the connection's zlib stream. It does not compress them, because they
-// are short and a compressor needs almost a megabyte. The caller must hold c.wmu until the block is written.
+// buildHeaderBlock encodes headers as the next part of the connection's zlib stream. The caller must hold c.wmu until it is
+// written.
 func (c *Conn) buildHeaderBlock(headers http.Header) []byte {
 	text := binary.BigEndian.AppendUint32(nil, uint32(len(headers)))
 	for name, values := range headers {
@@ -68,6 +67,7 @@ func (c *Conn) buildHeaderBlock(headers http.Header) []byte {
 		block = append(block, zlibStart...)
 	}
 	size := uint16(len(text)) // Open is called with few short fields
+	// Not compressed: the headers are short, and a compressor needs almost a megabyte.
 	block = append(block, 0)
 	block = binary.LittleEndian.AppendUint16(block, size)
 	block = binary.LittleEndian.AppendUint16(block, ^size)

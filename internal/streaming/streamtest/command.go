@@ -186,8 +186,8 @@ func (c Command) runWebSocket(ctx context.Context, protocol string) (string, err
 	return c.readMessages(ws, w.base64)
 }
 
-// readMessages copies the messages from the server to Stdout and Stderr until the server closes the WebSocket. It returns
-// the content of the error channel. inBase64 is true if the messages are encoded in base64.
+// readMessages copies messages to Stdout and Stderr until the server closes the WebSocket. It returns the content of the
+// error channel.
 func (c Command) readMessages(ws *websocket.Conn, inBase64 bool) (string, error) {
 	var fault bytes.Buffer
 	for {

@@ -99,8 +99,8 @@ func (r *Relay) relayConn(client net.Conn) {
 	tasks.Wait()
 }
 
-// copyBytes copies data from src to dst until src ends, and then closes the write side of dst. If slow is true, it applies
-// the delay of [Relay.SetDelay].
+// copyBytes copies data until src ends, and closes the write side of dst, with the delay of [Relay.SetDelay] if slow is
+// true.
 func (r *Relay) copyBytes(dst, src net.Conn, slow bool) {
 	buf := make([]byte, 4<<10)
 	for {

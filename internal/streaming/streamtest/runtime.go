@@ -75,8 +75,7 @@ func (r *Runtime) RunExec(ctx context.Context, containerID string, cmd []string,
 	return 0, nil
 }
 
-// runStep runs one step of a command, such as "exit=1". over is true if the command ends with this step. code is then its
-// exit code.
+// runStep runs one step of a command, such as "exit=1". over means that the command ends with this exit code.
 func (r *Runtime) runStep(ctx context.Context, step string, session cri.Session) (code int, over bool, err error) {
 	name, value := step, ""
 	if before, after, found := bytes.Cut([]byte(step), []byte("=")); found {

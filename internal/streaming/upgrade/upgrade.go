@@ -140,9 +140,8 @@ func NegotiateSPDY(r *http.Request, server []string) (string, *Refusal) {
 	}
 }
 
-// NegotiateWebSocket checks the WebSocket handshake in r. It returns the first protocol offered in r that is in server, the
-// list of supported protocols. A "" in server permits requests that offer no protocol, for which the result is "". In all
-// other cases it returns a refusal.
+// NegotiateWebSocket checks the WebSocket handshake in r, and returns the first protocol offered in r that is in server, or
+// a refusal. A "" in server permits requests that offer no protocol; the result is then "".
 func NegotiateWebSocket(r *http.Request, server []string) (string, *Refusal) {
 	switch {
 	case r.Method != http.MethodGet:

@@ -148,8 +148,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readHeader reads the header of the next data frame, after replying to the control frames before it. If continued is true,
-// the frame must continue the current message. Otherwise it must start a message.
+// readHeader reads the header of the next data frame, after replying to control frames. continued means within a message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()
@@ -249,8 +248,7 @@ func (c *Conn) handleClose(payload []byte) error {
 	return e
 }
 
-// failRead stores err, so that all further reads return it, and returns it. If the peer has violated the protocol, it also
-// sends a close frame.
+// failRead stores err for all further reads, and returns it. After a protocol violation it sends a close frame.
 func (c *Conn) failRead(err error) error {
 	c.readErr = err
 	if e, ok := err.(*FrameError); ok { //nolint:errorlint // frame and control return it bare
@@ -346,9 +344,8 @@ func appendHeader(buf []byte, opcode byte, size int, masked bool) []byte {
 	}
 }
 
-// applyMask masks or unmasks data in place. pos is the position in mask for the first byte of data. The result is the
-// position for the byte after data.
-func applyMask(data []byte, mask [4]byte, pos int) int {
+// applyMask masks or unmasks data in place. pos and next are the positions in mask for data and for the following byte.
+func applyMask(data []byte, mask [4]byte, pos int) (next int) {
 	for len(data) > 0 && pos != 0 {
 		data[0] ^= mask[pos]
 		data, pos = data[1:], (pos+1)&3

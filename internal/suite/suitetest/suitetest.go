@@ -17,9 +17,9 @@ import (
 	"testing"
 )
 
-// Documented fails the test if a rule of a test suite is missing in the documentation. rules is the path of a Go file whose
-// string constants are the rules, in the form "SUBJECT: SENTENCE". SENTENCE must occur in a comment of the Go files that
-// match the pattern files. The test also fails if there are fewer than atLeast rules.
+// Documented fails the test if a rule of a test suite is missing in the documentation. rules is a Go file with at least
+// atLeast string constants "SUBJECT: SENTENCE". Each SENTENCE must occur in a comment of the Go files that match the pattern
+// files.
 func Documented(t *testing.T, rules, files string, atLeast int) {
 	t.Helper()
 	paths, err := filepath.Glob(files)
@@ -78,9 +78,9 @@ func constants(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// FindsFault fails the test unless the test suite detects a defect. It runs this test binary again with the environment
-// variable called variable set to mutant, which enables the defect. The sub-test testCase of a test called Test...Mutant
-// must fail. The output must contain brokenRule, a part of the rule that the defect breaks.
+// FindsFault fails the test unless the test suite detects a defect: it runs this test binary with the environment variable
+// set to mutant, which enables the defect. The sub-test testCase of a test called Test...Mutant must then fail, with
+// brokenRule, a part of the broken rule, in the output.
 func FindsFault(t *testing.T, variable, mutant, testCase, brokenRule string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], `-test.run=^Test\w*Mutant$/`+testCase)

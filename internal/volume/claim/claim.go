@@ -44,8 +44,7 @@ func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolum
 	return wrapWithName(pvc, err)
 }
 
-// checkBinding returns an error if pvc is not bound to a PV, or is being deleted. It accepts a deleted claim that still has
-// the finalizer pvc-protection, because the claim then exists until no pod uses it.
+// checkBinding returns an error if pvc is not bound to a PV, or is deleted and no longer protected by its finalizer.
 func checkBinding(pvc *corev1.PersistentVolumeClaim) error {
 	switch {
 	case pvc.DeletionTimestamp != nil && !slices.Contains(pvc.Finalizers, protectionFinalizer):
@@ -105,8 +104,8 @@ func volumeMode(pv *corev1.PersistentVolume) corev1.PersistentVolumeMode {
 	return *pv.Spec.VolumeMode
 }
 
-// checkMode returns an error if the containers of pod cannot use the volume vol with this volumeMode. A container with
-// volumeMounts needs Filesystem, and a container with volumeDevices needs Block.
+// checkMode returns an error if the volumeMode does not fit the volumeMounts (Filesystem) and volumeDevices (Block) of the
+// pod.
 func checkMode(pod *corev1.Pod, vol *corev1.Volume, mode corev1.PersistentVolumeMode) error {
 	for c := range containers.All(&pod.Spec) {
 		for i := range c.VolumeMounts {

@@ -15,9 +15,8 @@ const expansionNotRequiredAnnotation = "volume.kubernetes.io/node-expansion-not-
 // Expansion has two sizes of a volume in bytes: OldSize on this node, and NewSize, the requested size.
 type Expansion struct{ OldSize, NewSize int64 }
 
-// PlanExpansion returns the current and the requested size of a volume. due is true if this node must expand the volume now.
-// It is false until the controller has done its part of the expansion (KEP-1790). known is the current size on this node in
-// bytes. If known is zero, the current size is the capacity in the claim status.
+// PlanExpansion returns the current and the requested size of a volume. due is true if this node must expand it now, after
+// the part of the controller (KEP-1790). known is the current size in bytes; zero means the capacity in the claim status.
 func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume, known int64) (expansion Expansion, due bool) {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	wanted := pv.Spec.Capacity[corev1.ResourceStorage]
@@ -39,11 +38,11 @@ func PlanExpansion(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolum
 		status == corev1.PersistentVolumeClaimNodeResizeInProgress || expandsOnEveryNode(pvc, expansion))
 }
 
-// expandsOnEveryNode reports whether each node that uses the volume must expand it, and not only one node. This is so for a
-// ReadWriteMany claim without the annotation that turns it off. The status of the claim must already have the new size.
+// expandsOnEveryNode reports whether each node that uses the volume must expand it, as for a ReadWriteMany claim.
 func expandsOnEveryNode(pvc *corev1.PersistentVolumeClaim, expansion Expansion) bool {
 	capacity := pvc.Status.Capacity[corev1.ResourceStorage]
 	_, not := pvc.Annotations[expansionNotRequiredAnnotation]
+	// The annotation turns this off. The claim status must already have the new size.
 	return !not && capacity.Value() >= expansion.NewSize && pvc.Status.AllocatedResourceStatuses[corev1.ResourceStorage] == "" &&
 		slices.Contains(pvc.Spec.AccessModes, corev1.ReadWriteMany)
 }

@@ -8,9 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TrimForRecord returns copies of pvc and pv with only the fields that a node needs to use and expand the volume, such as
-// identity, spec and capacity. It omits labels, owners, node affinity and most annotations, so that users cannot make the
-// record of a pod too large.
+// TrimForRecord returns copies of pvc and pv with only the fields that a node needs to use and expand the volume. It omits
+// labels, owners, node affinity and most annotations, so that users cannot make the record of a pod too large.
 func TrimForRecord(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, *corev1.PersistentVolume) {
 	c, v := pvc.DeepCopy(), pv.DeepCopy()
 	claim := &corev1.PersistentVolumeClaim{

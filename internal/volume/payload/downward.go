@@ -37,9 +37,7 @@ func (b *builder) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// fieldValue returns the value of a field of pod as the content of a file. name is the name of the field, such as
-// metadata.labels. Unlike an environment variable, a file can contain all labels or annotations. An unsupported field, such
-// as spec.nodeName, is an error. Source: pkg/fieldpath.
+// fieldValue returns the value of a pod field, such as metadata.labels, as the content of a file. Source: pkg/fieldpath.
 func fieldValue(pod *corev1.Pod, name string) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -79,9 +77,7 @@ func formatMap(m map[string]string) string {
 	return string(out)
 }
 
-// resourceValue returns the request or limit selected by ref, divided by the divisor in ref and rounded up. Instead of a
-// missing limit, it returns the allocatable amount of the node. Huge pages have no such default, because they cannot be
-// overcommitted.
+// resourceValue returns the request or limit selected by ref, divided by its divisor and rounded up.
 func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allocatable corev1.ResourceList) (string, error) {
 	var c *corev1.Container
 	for each := range containers.NotEphemeral(spec) {
@@ -101,6 +97,7 @@ func resourceValue(spec *corev1.PodSpec, ref *corev1.ResourceFieldSelector, allo
 	if kind == "limits" {
 		quantity = c.Resources.Limits[name]
 		if quantity.IsZero() && !podfield.IsHugePages(name) {
+			// Huge pages have no such default, because they cannot be overcommitted.
 			quantity = allocatable[name]
 		}
 	}

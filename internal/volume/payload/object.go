@@ -39,9 +39,9 @@ func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool
 	}
 }
 
-// addKeys adds a file with the content data[item.Key] for each item. Without items, it adds a file for each key of data. It
-// adds an error for a missing key unless mayMiss is true. missing is the format of the error, with one verb for the key.
-func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayMiss *bool, missing string) {
+// addKeys adds a file for each item, or for each key of data without items. A missing key is an error with the format
+// missing.
+func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, isOptional *bool, missing string) {
 	if len(items) == 0 {
 		for key, content := range data {
 			b.addFile(key, content, nil)
@@ -53,7 +53,7 @@ func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, mayM
 		switch {
 		case ok:
 			b.addFile(item.Path, content, item.Mode)
-		case !optional.IsTrue(mayMiss):
+		case !optional.IsTrue(isOptional):
 			b.addError(missing, item.Key)
 		}
 	}

@@ -72,8 +72,7 @@ func (b *builder) addError(format string, args ...any) {
 	b.errors = append(b.errors, fmt.Sprintf(format, args...))
 }
 
-// addFile adds a file with the content data. target is the path of the file in the volume; an earlier file with this path is
-// replaced. If mode is nil, the file gets the default mode of the volume.
+// addFile adds a file, or replaces an earlier file, at the path target. A nil mode is the default mode of the volume.
 func (b *builder) addFile(target string, data []byte, mode *int32) {
 	b.addOwnedFile(target, data, mode, nil)
 }

@@ -40,8 +40,7 @@ func (b *builder) addSource(i int, s *corev1.VolumeProjection) {
 	}
 }
 
-// addCertificate adds the files of the podCertificate source with index i. These are files with the key, with the
-// certificate chain, or with both, as the source demands.
+// addCertificate adds the files of the podCertificate source with index i: the key, the certificate chain, or both in one.
 func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProjection) {
 	c, ok := b.in.Certificates[i]
 	if !ok {
@@ -59,25 +58,24 @@ func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProject
 	}
 }
 
-// addCredential adds a file with the secret data. If all containers run as one user, that user owns the file and its mode is
-// 0600. Otherwise the mode is 0600 for a pod with an fsGroup, which package fsgroup later changes to 0640, and the default
-// mode for other pods.
+// addCredential adds a secret file, which belongs to the user that all containers run as, if any.
 func (b *builder) addCredential(path string, data []byte) {
 	var mode *int32
 	owner := commonUser(&b.pod.Spec)
 	if sc := b.pod.Spec.SecurityContext; owner != nil || sc != nil && sc.FSGroup != nil {
+		// Package fsgroup later changes the mode to 0640 for a pod with an fsGroup.
 		mode = new(int32(0o600))
 	}
 	b.addOwnedFile(path, data, mode, owner)
 }
 
-// commonUser returns the user ID that all containers in spec run as. It returns nil if the user IDs differ, or if a
-// container has none, so that its image determines the user. Source: FsUserFrom in pkg/volume/util.
+// commonUser returns the user ID that all containers in spec run as, or nil. Source: FsUserFrom in pkg/volume/util.
 func commonUser(spec *corev1.PodSpec) *int64 {
 	var one *int64
 	for c := range containers.All(spec) {
 		u := optional.First(optional.OrZero(c.SecurityContext).RunAsUser, optional.OrZero(spec.SecurityContext).RunAsUser)
 		if u == nil || one != nil && *one != *u {
+			// Without an ID, the image determines the user.
 			return nil
 		}
 		one = u

@@ -52,9 +52,8 @@ func References(vol *corev1.Volume) iter.Seq[Reference] {
 	}
 }
 
-// ShowsClusterObject reports whether vol, a volume of pod, contains data of the object with this kind and name. The object
-// is a cluster trust bundle or the certificate of a pod, whose name is that of the pod. An empty kind or name matches all
-// objects.
+// ShowsClusterObject reports whether a volume of pod contains data of a cluster trust bundle or pod certificate with this
+// kind and name. The certificate has the name of the pod. An empty kind or name matches all.
 func ShowsClusterObject(pod *corev1.Pod, vol *corev1.Volume, kind Kind, name string) bool {
 	if vol.Projected == nil {
 		return false

@@ -33,8 +33,7 @@ func (s *State) countUsers() {
 	}
 }
 
-// countVolume adds vol to the counts of its device d. vol counts as a user of d if it must be mounted, or may still be on
-// the node. If a step of vol is running, it counts as a running step of d.
+// countVolume counts vol as a user of its device if it must be mounted or may be on the node, and its running step.
 func (d *Device) countVolume(vol *Volume) {
 	if vol.Desired == Mounted && d.stageFor == nil {
 		d.stageFor = vol
@@ -45,8 +44,7 @@ func (d *Device) countVolume(vol *Volume) {
 	d.countStep(vol.Step)
 }
 
-// countStep counts a running step of a volume of d. canStart and nextStep need this count, because a set-up excludes all
-// other steps of the device.
+// countStep counts a running step of a volume of d, because a set-up excludes all other steps of the device.
 func (d *Device) countStep(step Step) {
 	switch step {
 	case SetUp, Remount:
@@ -56,8 +54,8 @@ func (d *Device) countStep(step Step) {
 	}
 }
 
-// canStart reports whether this step of a volume of d may start now. A set-up needs a staged device, and no other step of
-// the device or of its volumes may be running. Teardowns may run in parallel.
+// canStart reports whether this step of a volume may start. A set-up needs a staged device without other steps. Teardowns
+// may run in parallel.
 func (d *Device) canStart(step Step) bool {
 	switch step {
 	case SetUp, Remount:
@@ -69,8 +67,7 @@ func (d *Device) canStart(step Step) bool {
 	}
 }
 
-// nextStep returns the next step of the device, Stage or Unstage, and the earliest time for its start. step is None if the
-// device needs no step, or if a step of the device or of its volumes is running.
+// nextStep returns the next step of the device, Stage, Unstage or None, and the earliest time for its start.
 func (d *Device) nextStep() (step Step, at time.Time) {
 	switch {
 	case d.Step != None || d.setUps > 0 || d.tearDowns > 0:

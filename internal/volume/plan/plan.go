@@ -33,9 +33,9 @@ func (a Action) Start(now time.Time) {
 	}
 }
 
-// Plan returns the steps of volumes and devices to start now. The caller must start each step with [Action.Start]. Teardowns
-// come first because they free resources. Set-ups are next because pods wait for them, and updates come last. wake is the
-// time of the next step; zero means never. The caller must call Plan again at that time, and after each completed step.
+// Plan returns the steps of volumes and devices to start now: teardowns, which free resources, then set-ups, for which pods
+// wait, then updates. The caller must start each with [Action.Start], and call Plan again at the time wake, unless it is
+// zero, and after each completed step.
 func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	state.countUsers()
 	wake, due := state.findDue(now)
@@ -99,8 +99,7 @@ type slots struct {
 	wake     time.Time // when a step that exceeds the limit may start
 }
 
-// takeSlot reserves a slot for a step that starts now, and returns true. If State.Parallel steps are running already, it
-// returns false and sets b.wake to the time when a slot becomes free.
+// takeSlot reserves a slot for a step that starts now, or sets b.wake to the time when a slot becomes free.
 func (b *slots) takeSlot() bool {
 	if b.free <= 0 {
 		b.wake = sleep.Earlier(b.wake, b.nextFree)
