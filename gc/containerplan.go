@@ -118,9 +118,9 @@ type instanceGroup struct {
 	instances []*cri.Container
 }
 
-// PlanContainers returns the containers to remove, in the order of their removal: the containers of removed pods, of
-// terminated pods if state.IncludeTerminated is set, and the oldest containers above the limits of the policy. Running
-// containers and containers younger than policy.MinAge stay. Source: evictContainers in
+// PlanContainers returns the containers to remove, in the order of their removal. These are all containers of removed pods,
+// and the oldest containers above the limits of the policy. With state.IncludeTerminated, terminated pods count as removed.
+// Running containers and containers younger than policy.MinAge stay. Source: evictContainers in
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanContainers(policy ContainerPolicy, state ContainerState) []Removal {
 	var out []Removal
@@ -210,9 +210,9 @@ func compareByName(a, b *cri.Container) int {
 	return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.Name, b.Name))
 }
 
-// PlanSandboxes returns the sandboxes to remove: all sandboxes of removed pods, of terminated pods if
-// state.IncludeTerminated is set, and all except the newest sandbox of other pods. Ready sandboxes and sandboxes with
-// containers stay. Source: evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
+// PlanSandboxes returns the sandboxes to remove: all sandboxes of removed pods, and all except the newest of other pods.
+// With state.IncludeTerminated, terminated pods count as removed. Ready sandboxes and sandboxes with containers stay.
+// Source: evictSandboxes in pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func PlanSandboxes(state ContainerState) []Removal {
 	holds := make(map[string]bool, len(state.Snapshot.Containers))
 	for i := range state.Snapshot.Containers {

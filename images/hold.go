@@ -85,9 +85,9 @@ func (h *holdTable) releaseHold(key string) {
 	}
 }
 
-// Claim reserves an image for removal. It returns ok false if the image is held or claimed, or was held after listed, the
-// time at which the caller listed the containers: a container may use the image since. The caller must call release after
-// the removal. Until then, an Ensure that finds the image waits.
+// Claim reserves an image for removal until release is called. Until then, an Ensure that finds the image waits. ok is false
+// if the image is claimed, held, or was held since listed: a container that uses it may have been created after the caller
+// listed the containers at that time.
 func (p *Puller) Claim(image cri.Image, listed time.Time) (release func(), ok bool) {
 	table := &p.holds
 	table.mu.Lock()

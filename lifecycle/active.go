@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Active returns the admitted pods with the resources allocated to them. Their requests count against the capacity of the
-// node. complete is true once every source has reported all of its pods. Right after a restart of the agent, the result also
-// includes each pod whose record on disk is not read yet, because the previous agent process may have admitted it.
+// Active returns the admitted pods with the resources allocated to them, which count against the capacity of the node.
+// complete is true once every source has reported all of its pods. Right after a restart of the agent, the result includes
+// each pod whose record is not read yet: the previous agent process may have admitted it.
 func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -30,12 +30,12 @@ func (r *Reconciler) Active() (pods []*corev1.Pod, complete bool) {
 	return pods, desired.IsComplete()
 }
 
-// applyAllocation returns the pod of the worker with the allocated resources as its requests and limits. A worker that tears
-// down an orphaned pod has no pod. applyAllocation then returns listed, the pod with this UID that a source lists now.
+// applyAllocation returns the worker's pod with the allocated resources as its requests and limits.
 func (w *worker) applyAllocation(listed *corev1.Pod) *corev1.Pod {
 	if pod, _ := w.mailbox.Desired(); pod != nil {
 		return w.shared.currentAllocation().Apply(pod)
 	}
+	// The worker tears down an orphaned pod.
 	return listed
 }
 
@@ -51,9 +51,8 @@ type PodState struct {
 	Evicted  bool // [Reconciler.Evict] was called for the pod, possibly in a previous process: the pod terminates, has terminated or is temporarily evicted
 }
 
-// Pods returns the state of every pod that a source lists or that is being torn down, sorted by UID. The result is a snapshot;
-// Hooks.StatusChanged reports later changes. A pod that was just passed to [Reconciler.Set] is included once Run has started to
-// manage it.
+// Pods returns a snapshot of every pod that a source lists or that is being torn down, sorted by UID. Hooks.StatusChanged
+// reports later changes. A pod just passed to [Reconciler.Set] is included once Run manages it.
 func (r *Reconciler) Pods() []PodState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,8 +73,8 @@ func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	return state, false
 }
 
-// PodStatus returns the identity and the last published status of the pod with the given UID. status is nil before the first
-// publication, and the caller must not change it. ok is false if the pod is not managed. The method implements podevents.Pods.
+// PodStatus returns the identity and the last published status of a pod. status is nil before the first publication, and
+// must not be changed. ok is false if the pod is not managed. The method implements podevents.Pods.
 func (r *Reconciler) PodStatus(uid string) (pod cri.PodIdentity, status *corev1.PodStatus, ok bool) {
 	state, ok := r.Pod(uid)
 	return state.Pod, state.Status, ok
@@ -92,9 +91,9 @@ func (w *worker) podState() PodState {
 	}
 }
 
-// MayRun reports whether a container of the pod may be running now or may be started later. It returns false only if no
-// source lists the pod, no worker tears it down, and the runtime has no pod with this UID. A pod of the runtime counts even
-// if another program has created it. If the pods of the runtime cannot be listed, MayRun returns true.
+// MayRun reports whether a container of the pod may be running now or start later. It returns false only if no source lists
+// the pod, no worker tears it down, and the runtime has no pod with this UID. If the runtime cannot be listed, MayRun
+// returns true.
 func (r *Reconciler) MayRun(uid string) bool {
 	r.mu.Lock()
 	desired, known := r.desiredPods(), r.workers[uid] != nil

@@ -32,20 +32,19 @@ const (
 	admitted
 )
 
-// expectAdmission adds a new pod to the admission queue, so that Options.Admit is called for pods in the order of their
-// creation. A worker without Options.Admit is marked as admitted at once. So is a worker without a pod, which only tears
-// down an orphaned pod. Call expectAdmission before the goroutine of the worker starts.
+// expectAdmission adds a new pod to the queue for Options.Admit. Call it before the goroutine of the worker starts.
 func (w *worker) expectAdmission(pod *corev1.Pod) {
 	if w.r.opts.Admit == nil || pod == nil {
+		// A worker without a pod only tears down an orphaned pod.
 		w.shared.setAdmission(admitted)
 		return
 	}
+	// Options.Admit is called for pods in the order of their creation.
 	w.admissionTicket = w.r.admissions.Expect(pod)
 }
 
-// restoreAdmission restores the admission state of the pod from its record on disk, which a previous agent process may have
-// written. It removes the pod from the admission queue if no call of Options.Admit follows soon: the pod is admitted,
-// rejected, temporarily evicted or deleted, or waits until another pod of its name is removed.
+// restoreAdmission restores the admission state of the pod from its record, and leaves the queue if no admission follows
+// soon.
 func (w *worker) restoreAdmission() {
 	pod, deleted := w.mailbox.Desired()
 	if w.record.Get().Rejection != nil && !deleted && qos.IsStatic(pod) {
@@ -74,15 +73,15 @@ func (w *worker) restoreAdmission() {
 	}
 }
 
-// admitPod calls Options.Admit for a pod that is not admitted yet, and records a rejection. It admits the pod without this
-// call if the runtime already has the pod, or if the pod is being deleted or has terminated. admitPod returns an error if
-// the pod was neither admitted nor rejected, for example because Options.Admit timed out.
+// admitPod calls Options.Admit for a pod that is not admitted yet, and records a rejection. An error means that the pod is
+// neither admitted nor rejected.
 func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	if w.shared.admissionState() == admitted {
 		return nil
 	}
 	if len(observed.Sandboxes)+len(observed.Containers) > 0 || pod.DeletionTimestamp != nil || podstatus.IsTerminal(pod.Status.Phase) {
 		w.admissionTicket.Withdraw()
+		// The pod runs already, or does not run any more.
 		w.shared.setAdmission(admitted)
 		return nil
 	}
@@ -94,12 +93,11 @@ func (w *worker) admitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod
 	return err
 }
 
-// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused. A deleted or terminated pod needs no
-// rejection: it is marked as admitted, so that it is torn down as usual. If the runtime has a sandbox or container of the
-// pod, rejectRefusedPod returns an error and changes nothing.
+// rejectRefusedPod records the rejection of a pod that [Reconciler.Set] has refused, unless the runtime has the pod.
 func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	switch {
 	case pod.DeletionTimestamp != nil || w.hasTerminated(pod):
+		// The pod is torn down as usual.
 		w.shared.setAdmission(admitted)
 	case len(observed.Sandboxes)+len(observed.Containers) > 0:
 		return fmt.Errorf("refused pod exists in the runtime and is left unchanged: %w", w.rejection)
@@ -109,9 +107,8 @@ func (w *worker) rejectRefusedPod(pod *corev1.Pod, observed cri.Pod) error {
 	return nil
 }
 
-// callAdmit waits until the pod is first in the admission queue, and then calls Options.Admit. If Options.Admit accepts the
-// pod, callAdmit calls onAdmitted before the next pod in the queue continues. If Options.Admit fails, callAdmit returns the
-// error.
+// callAdmit waits until the pod is first in the admission queue, and calls Options.Admit and, if it accepts the pod,
+// onAdmitted.
 func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func()) error {
 	if q := w.progress.hungAdmit; q != nil && len(q) == 0 {
 		return errAdmitHangs
@@ -126,6 +123,7 @@ func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func
 	if err != nil {
 		return fmt.Errorf("admit pod: %w", err)
 	}
+	// Before the next pod in the queue continues.
 	onAdmitted()
 	return nil
 }
@@ -133,8 +131,7 @@ func (w *worker) callAdmit(ctx context.Context, pod *corev1.Pod, onAdmitted func
 // errAdmitHangs is the error of a pod for which a call of Options.Admit has not returned although its time limit has passed.
 var errAdmitHangs = errors.New("admit pod: Options.Admit does not return although its context has ended: the pod waits until it does")
 
-// rejectPod stores the rejection in the pod's record on disk and records an event. The next published status shows the pod
-// as Failed. Its requests do not count against the capacity of the node.
+// rejectPod stores the rejection in the pod's record and records an event. The next published status is Failed.
 func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Rejection = rejection })
 	if w.rejection == nil { // else Set has returned it already
@@ -143,8 +140,8 @@ func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
 }
 
-// activePodsExcept returns the pods whose requests count against the capacity of the node, with the resources allocated to
-// them. It omits the pod of the worker except.
+// activePodsExcept returns the pods, with their allocated resources, that count against the node's capacity, except that of
+// one worker.
 func (r *Reconciler) activePodsExcept(except *worker) (pods []*corev1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
-// checkPod returns an error if the pod is invalid or uses a feature that this agent does not support. The error is a
-// *podCheckError. Its rejection, if not nil, is reported in the status of the pod.
+// checkPod returns a *podCheckError if the pod is invalid or uses a feature that this agent does not support.
 func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	errs := podapi.Validate(pod)
 	invalid := len(errs) > 0
@@ -36,8 +35,7 @@ func (r *Reconciler) checkPod(pod *corev1.Pod) error {
 	}
 }
 
-// missingOptions returns an error for each field of the pod that this agent does not support with its [Options]: the option
-// that implements the field is nil, or an option forbids the value.
+// missingOptions returns an error for each field of the pod that this agent does not support with its [Options].
 func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
 	errs = lacking.Features{
 		Probes:         r.opts.Probes != nil,

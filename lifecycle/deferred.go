@@ -38,11 +38,11 @@ func newDeferredResizes() *deferredResizes {
 	return &deferredResizes{signal: make(chan struct{}, 1), byUID: map[string]deferredResize{}}
 }
 
-// currentEpoch returns the number of releases of resources that the retry loop has observed. A worker reads the number
-// before it decides about a resize. If the number is higher later, the retry loop makes the worker decide again.
+// currentEpoch returns the number of releases of resources that the retry loop has observed.
 func (d *deferredResizes) currentEpoch() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// If the number grows after a decision about a resize, the retry loop makes the worker decide again.
 	return d.epoch
 }
 
@@ -70,8 +70,7 @@ func (d *deferredResizes) removeResize(uid string) {
 	}
 }
 
-// podsChanged wakes the retry loop if a resize is deferred. It is called when the pods of the node have changed, because a
-// pod may have released resources.
+// podsChanged wakes the retry loop if a resize is deferred, because a pod may have released resources.
 func (d *deferredResizes) podsChanged() {
 	d.mu.Lock()
 	waits := len(d.byUID) > 0
@@ -85,8 +84,7 @@ func (d *deferredResizes) signalRetry() {
 	sleep.Wake(d.signal)
 }
 
-// retryDeferred is the retry loop of deferred resizes, which runs until ctx ends. Whenever a pod has released resources, the
-// loop wakes the workers of the pods with a deferred resize, so that they decide again. Source: RetryPendingResizes in
+// retryDeferred wakes workers with a deferred resize whenever a pod has released resources. Source: RetryPendingResizes in
 // pkg/kubelet/allocation/allocation_manager.go.
 func (r *Reconciler) retryDeferred(ctx context.Context) {
 	var queue resizequeue.Queue
@@ -105,8 +103,8 @@ func (r *Reconciler) retryDeferred(ctx context.Context) {
 	}
 }
 
-// wakeDeferred wakes the workers that must decide about their deferred resize now. queue chooses these workers. The caller
-// must call wakeDeferred again at the time at, or after a signal. If at is zero, only a signal is awaited.
+// wakeDeferred wakes the workers that must decide about their deferred resize now. at is the time of the next call, zero for
+// none.
 func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	d, now := r.deferred, time.Now()
 	d.mu.Lock()
@@ -129,8 +127,7 @@ func (r *Reconciler) wakeDeferred(queue *resizequeue.Queue) (at time.Time) {
 	return at
 }
 
-// listDeferred returns all deferred resizes as input for the retry queue. Each contains the pod with its requested
-// resources, the pod with its allocated resources, and the time of the deferral.
+// listDeferred returns all deferred resizes as input for the retry queue.
 func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,9 +149,8 @@ func (r *Reconciler) listDeferred() (resizes []resizequeue.Resize) {
 	return resizes
 }
 
-// decideResize decides whether the node has the capacity for the requested resources of the pod. If other pods occupy the
-// capacity now, it records the resize as deferred, so that it is decided again later. The resize of a deleted pod, which no
-// source lists, is never deferred.
+// decideResize decides whether the node has the capacity for the requested resources, and records a deferred resize for
+// later.
 func (w *worker) decideResize(pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	epoch := w.r.deferred.currentEpoch()
 	if w.exec.Resizer.Decide(pod, observed, deleted); !deleted && w.exec.Resizer.IsDeferred() {

@@ -75,9 +75,7 @@ func evictionBackOff() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
 
-// recordEviction stores the eviction that a call of [Reconciler.Evict] has requested in the pod's record on disk. If an
-// eviction is recorded already, it stays, with the shorter grace period. A final eviction however replaces a temporary one.
-// If there is no request, or if the pod has terminated, recordEviction changes nothing.
+// recordEviction stores a requested eviction in the pod's record, unless a recorded eviction has precedence.
 func (w *worker) recordEviction(pod *corev1.Pod) {
 	requested := w.mailbox.AcceptEviction()
 	if requested == nil || pod == nil || w.hasTerminated(pod) {
@@ -87,6 +85,7 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 	e.Temporary = e.IsTemporary(pod)
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) {
 		was, over := now.Eviction, !now.EvictionHistory.Until.After(time.Now()) // expired: the temporarily evicted pod could be admitted again at once
+		// The recorded eviction stays, with the shorter grace period. A final eviction replaces a temporary one.
 		if was != nil && (!was.IsTemporary(pod) || !over) && (!was.Temporary || e.Temporary) {
 			grace := e.Grace
 			e = *was
@@ -109,9 +108,7 @@ func (w *worker) hasTerminated(pod *corev1.Pod) bool {
 	return podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase)
 }
 
-// resolveAdmission decides whether the pod may run, and stores the decision in the pod's record on disk. For a new or
-// temporarily evicted pod it calls Options.Admit. A rejection or final eviction that is already recorded is not
-// reconsidered. resolveAdmission returns an error if it could not decide.
+// resolveAdmission decides whether the pod may run, and records the decision. An error means that there is none.
 func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed cri.Pod) error {
 	known := w.record.Get()
 	switch {
@@ -120,6 +117,7 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	case w.rejection != nil:
 		return w.rejectRefusedPod(pod, observed)
 	case known.Eviction.IsTemporary(pod):
+		// Only a temporary eviction is reconsidered.
 		return w.readmitPod(ctx, pod, observed, known.EvictionHistory)
 	case known.Eviction != nil:
 		return nil
@@ -127,12 +125,12 @@ func (w *worker) resolveAdmission(ctx context.Context, pod *corev1.Pod, observed
 	return w.admitPod(ctx, pod, observed)
 }
 
-// readmitPod admits a temporarily evicted pod again when the back-off in history has expired and Options.Admit accepts the
-// pod. Until then, other pods may use its resources. While a container of the pod still runs, readmitPod does nothing.
+// readmitPod admits a temporarily evicted pod again after its back-off, if Options.Admit accepts it.
 func (w *worker) readmitPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod, history poddir.EvictionHistory) error {
 	if !podview.IsTerminated(observed) || pod.DeletionTimestamp != nil {
 		return nil
 	}
+	// Other pods may use its resources.
 	w.shared.setAdmission(admissionPending)
 	switch {
 	case time.Now().Before(history.Until):

@@ -22,9 +22,8 @@ const (
 	listReportPeriod = time.Minute     // between two reports
 )
 
-// awaitFirstList waits until the pods of the runtime have been listed for the first time and the name of the runtime is
-// read. If the list exceeds the message size limit of the runtime, it does not wait for the list, because pods are then read
-// one by one. It returns false if ctx ends first.
+// awaitFirstList waits for the first list of the runtime's pods and the name of the runtime. It returns false if ctx ends
+// first.
 func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	var missing reportThrottle
 	for {
@@ -46,8 +45,7 @@ func (r *Reconciler) awaitFirstList(ctx context.Context) bool {
 	}
 }
 
-// checkFirstList returns nil if the pods of the runtime have been listed. It also returns nil if the list exceeds the
-// message size limit of the runtime, because pods are then read one by one. Otherwise it returns the error of the listing.
+// checkFirstList returns nil if the pods of the runtime have been listed.
 func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, listRetryPeriod)
 	defer cancel()
@@ -56,14 +54,14 @@ func (r *Reconciler) checkFirstList(ctx context.Context) error {
 	}
 	_, err := r.observer.Pods()
 	if errors.Is(err, cri.ErrTooLarge) {
+		// The list exceeds the message size limit of the runtime: pods are then read one by one.
 		r.loadRecordedPods()
 		return nil
 	}
 	return err
 }
 
-// loadRecordedPods stores in r.recordedPods the identity of each pod that has a record, a JSON file below Dirs.Pods. Some of
-// these pods no longer exist. Their directories must then be removed.
+// loadRecordedPods stores in r.recordedPods the identity of each pod that has a record below Dirs.Pods.
 func (r *Reconciler) loadRecordedPods() {
 	if r.opts.Dirs.Pods == "" {
 		return
@@ -78,14 +76,14 @@ func (r *Reconciler) loadRecordedPods() {
 			r.opts.Logger.Warn("pod record", "uid", uid, "error", err)
 		}
 		namespace, name, _ := strings.Cut(recorder.Get().Pod, "/")
+		// Of a pod that no longer exists, the directory must be removed.
 		r.recordedPods = append(r.recordedPods, cri.PodIdentity{UID: uid, Name: name, Namespace: namespace})
 	}
 }
 
-// reportListError reports err, the result of the last attempt to list the pods of the runtime. A nil err ends the reports. A
-// list that exceeds the message size limit is reported at once. Any other error is reported only after listReportPeriod,
-// because the [Observer] itself logs short failures.
+// reportListError reports the result of the last attempt to list the runtime's pods. nil ends the reports.
 func (r *Reconciler) reportListError(err error) {
+	// The Observer itself logs short failures.
 	after := listReportPeriod
 	if errors.Is(err, cri.ErrTooLarge) {
 		after = 0
@@ -113,8 +111,7 @@ func (r *Reconciler) reportRuntimeError(err error) {
 // reportThrottle limits the reports of a persistent error. The zero value has seen no error.
 type reportThrottle struct{ next time.Time }
 
-// allowReport reports whether a repeated error must be reported now. It returns true once delay has passed since the first
-// call, and later once per listReportPeriod.
+// allowReport reports whether a repeated error must be reported: after the delay, and then once per listReportPeriod.
 func (c *reportThrottle) allowReport(now time.Time, delay time.Duration) bool {
 	if c.next.IsZero() {
 		c.next = now.Add(delay)

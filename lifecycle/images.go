@@ -5,9 +5,8 @@ package lifecycle
 
 import "github.com/seed81659283/nodeagent/lifecycle/podstatus"
 
-// ImagesInUse returns the images of all containers and image volumes of pods that have not terminated. Image garbage
-// collection must not remove these images. Pods that have not started yet and temporarily evicted pods are included. A name
-// may occur twice.
+// ImagesInUse returns the images, possibly twice, of all containers and image volumes of pods that have not terminated,
+// which image garbage collection must keep. Pods that have not started and temporarily evicted pods are included.
 func (r *Reconciler) ImagesInUse() (names []string) {
 	pods, _ := r.Active()
 	for _, p := range r.Pods() {

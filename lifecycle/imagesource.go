@@ -49,9 +49,9 @@ var (
 // Hold prevents the removal of an image by garbage collection until release is called.
 func (i Images) Hold(image string) (release func()) { return i.Puller.Hold(image) }
 
-// Ensure returns the image of the container. It first pulls the image if the container's pull policy requires this. As in
-// the kubelet, a pull secret that cannot be read is skipped, because the image may be present or public. If the pull then
-// fails, the returned error includes the error of that secret.
+// Ensure returns the image of the container, and pulls it if its pull policy requires this. As in the kubelet, a pull secret
+// that cannot be read is skipped, because the image may be present or public. If the pull then fails, the error includes
+// that of the secret.
 func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.Container, sandbox *cri.SandboxConfig) (cri.Image, error) {
 	secrets, secretErr := i.readPullSecrets(ctx, pod)
 	image, err := i.Puller.Ensure(ctx, images.Request{
@@ -78,8 +78,7 @@ func (i Images) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1.C
 // secretsTimeout limits the time to read all pull secrets of a pod.
 const secretsTimeout = 10 * time.Second
 
-// readPullSecrets returns the pull secrets of the pod that exist and can be read. Missing secrets are skipped. firstErr is the
-// first error of a secret that could not be read for another reason.
+// readPullSecrets returns the pull secrets of the pod that can be read, and the first error except for missing ones.
 func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []credential.Secret, firstErr error) {
 	if i.Objects == nil {
 		return nil, nil
@@ -111,8 +110,8 @@ func (i Images) readPullSecrets(ctx context.Context, pod *corev1.Pod) (found []c
 	return found, firstErr
 }
 
-// newDefaultImages returns the ImageSource that a Reconciler uses if Options.Images is nil. It reads pull secrets from
-// objects. It returns nil if the runtime does not implement [cri.Images] and [cri.Puller].
+// newDefaultImages returns the ImageSource for a nil Options.Images, or nil if the runtime does not implement [cri.Images]
+// and [cri.Puller].
 func newDefaultImages(runtime cri.Runtime, objects Objects, logger *slog.Logger) ImageSource {
 	store, ok := runtime.(cri.Images)
 	puller, pulls := runtime.(cri.Puller)

@@ -15,8 +15,7 @@ import (
 // pod only if the label has the agent's own value, so that several agents can share a runtime.
 const LabelOwner = ownership.Label
 
-// claimOwner sets r.owner, the value of [LabelOwner] with which this agent labels its containers. If Dirs.Pods is set,
-// claimOwner also locks that directory, so that no other agent uses it before release is called.
+// claimOwner sets the owner label of this agent, and locks Dirs.Pods, if any, until release is called.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {
@@ -33,9 +32,7 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	return release, err
 }
 
-// filterOwned returns the observed sandboxes and containers that this worker may change. If none of them has the
-// [LabelOwner] of another agent, it returns all. Otherwise the result depends on the pod. If a source lists the pod,
-// filterOwned returns an error. If the pod is deleted, it returns only the containers of this agent, which are torn down.
+// filterOwned returns the observed sandboxes and containers that this worker may change.
 func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	owner, foreign := w.r.owner.ForeignMark(&observed)
 	w.exec.Cleaner.SetShared(foreign)
@@ -43,7 +40,9 @@ func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 	case !foreign:
 		return observed, nil
 	case deleted:
+		// Only the containers of this agent are torn down.
 		return w.r.owner.Filter(observed), nil
 	}
+	// A source lists the pod.
 	return observed, fmt.Errorf("the runtime has containers of the pod that belong to another agent: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner)
 }

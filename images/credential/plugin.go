@@ -109,8 +109,8 @@ func (p *plugin) readIdentity(ctx context.Context, pod Pod) (identity tokenIdent
 	return identity, true, nil
 }
 
-// cacheScope returns the part of the cache key for the pods that may share a response: all, or equal service account or
-// token.
+// cacheScope returns a part of the cache key that is equal for the pods that may share a response, such as their service
+// account.
 func (p *plugin) cacheScope(identity tokenIdentity) string {
 	if identity.object == (Object{}) {
 		return ""

@@ -80,8 +80,8 @@ func RequestName(names Template, public crypto.PublicKey) (string, error) {
 	return "node-csr-" + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 }
 
-// CheckReusable returns nil if the request existing can be used in place of wanted: same subject and signer, signed with the
-// key public, and no expired certificate.
+// CheckReusable returns nil if the request existing can be used in place of wanted. Both must have the same subject and
+// signer. existing must be signed with the key public, and its certificate, if issued, must not have expired.
 func CheckReusable(existing, wanted *certificatesv1.CertificateSigningRequest, public crypto.PublicKey, now time.Time) error {
 	have, err := parseRequest(existing.Spec.Request)
 	if err != nil {

@@ -114,7 +114,7 @@ func (s *State) stepPending(now time.Time) Action {
 	}
 }
 
-// mismatch returns the first required name that the current certificate does not have, as a text, or "".
+// mismatch returns a log text with the first required name that the current certificate does not have, or "".
 func (s *State) mismatch() string {
 	if s.Leaf == nil {
 		return "there is no certificate"

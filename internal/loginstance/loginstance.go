@@ -17,8 +17,8 @@ const (
 	reasonImagePullBackOff = "ImagePullBackOff"
 )
 
-// Find returns the ID, such as containerd://0123, of the container instance whose log a kubelet returns: the running one,
-// else the one that terminated last, or with previous the one before. The error states why there is none. Source:
+// Find returns the ID, such as containerd://0123, of the container instance whose log a kubelet returns: the running one, or
+// else the one that terminated last. With previous, it is the instance before. The error states why there is none. Source:
 // validateContainerLogStatus in pkg/kubelet/kubelet_pods.go.
 func Find(status *corev1.PodStatus, pod, container string, previous bool) (id string, err error) {
 	c := findStatus(status, container)

@@ -105,8 +105,8 @@ func Disk(device, target, fstype string, options []string) error {
 	return wrapError("mount "+fstype, target, mountDisk(device, target, fstype, options))
 }
 
-// IsMountPoint reports whether path, which is not followed, is a mount point, also of a bind mount within one file system. A
-// file server that hangs cannot block it. If path does not exist, the error wraps fs.ErrNotExist.
+// IsMountPoint reports whether path is a mount point, without following a symbolic link. A bind mount within one file system
+// counts too. A file server that hangs cannot block it. If path does not exist, the error wraps fs.ErrNotExist.
 func IsMountPoint(path string) (bool, error) {
 	mounted, err := isMountPoint(path)
 	return mounted, wrapError("look at mount", path, err)

@@ -90,7 +90,8 @@ func (s *scanner) peekByte() byte {
 	return 0
 }
 
-// scanValue scans the next value with its children, and calls the hooks of s. After an error, s.path is its path.
+// scanValue scans the next value with its children, and calls the hooks of s. After an error, s.path is the path of its
+// value.
 func (s *scanner) scanValue() error {
 	if s.enter != nil {
 		if err := s.enter(s); err != nil {

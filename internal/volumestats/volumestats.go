@@ -25,9 +25,9 @@ type Volumes interface {
 	Usage(ctx context.Context, uid, name string) (volume.Usage, error)
 }
 
-// ListMeasured returns the volumes of a pod whose usage is reported: local volumes such as emptyDir, CSI volumes and claims,
-// but not hostPath volumes. A CSI volume or block device has a function Measure, which calls its plugin. The caller measures
-// the file system of all other volumes. root is the directory that contains the directories of all pods.
+// ListMeasured returns the volumes of a pod whose usage is reported, that is not hostPath volumes. root contains the
+// directories of all pods. A CSI volume or block device has a function Measure, which calls its plugin; the caller measures
+// the file system of all other volumes.
 func ListMeasured(root string, pod *corev1.Pod, volumes Volumes) []stats.Volume {
 	list, uid := stats.VolumesOf(root, pod), string(pod.UID)
 	places := volumes.Locations(uid)

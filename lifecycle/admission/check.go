@@ -42,8 +42,8 @@ type Failure struct {
 	Requested, Used, Capacity int64
 }
 
-// Shortage returns the amount of f.Resource that other pods must release before the pod fits on the node. The unit is
-// millicores for CPU, bytes for memory, and the resource's own unit otherwise. The result is at most the largest int64.
+// Shortage returns how much of f.Resource other pods must release before the pod fits on the node: in millicores for CPU,
+// bytes for memory, and the resource's own unit otherwise. The result is at most the largest int64.
 func (f *Failure) Shortage() int64 {
 	if f.Used > f.Capacity {
 		return addSaturated(f.Requested, f.Used-f.Capacity)
@@ -85,9 +85,8 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
-// Check returns the reasons why the pod cannot run on the node together with the other pods there, or nil if it can run.
-// Failures are in the kubelet's order: resources come first. A wrong operating system, or missing support for the
-// supplemental groups policy of the pod, is returned alone: the removal of other pods cannot help then.
+// Check returns why the pod cannot run on the node together with the other pods, in the kubelet's order, or nil if it can. A
+// failure that the removal of other pods cannot resolve, such as a wrong operating system, is returned alone.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	if f := checkUnchangeable(pod, node); f != nil {
 		return []Failure{*f}
@@ -111,8 +110,8 @@ func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {
 	return failures
 }
 
-// checkUnchangeable returns a failure that the removal of other pods cannot resolve, for example that the pod is for another
-// operating system. It returns nil if there is no such failure.
+// checkUnchangeable returns a failure that the removal of other pods cannot resolve, such as a wrong operating system, or
+// nil.
 func checkUnchangeable(pod *corev1.Pod, node *corev1.Node) *Failure {
 	if want, ok := pod.Labels[corev1.LabelOSStable]; ok && want != os {
 		return &Failure{Reason: ReasonOSSelector, Message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label"}

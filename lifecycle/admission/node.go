@@ -56,8 +56,7 @@ func hostPorts(pod *corev1.Pod) iter.Seq[hostPort] {
 	}
 }
 
-// portsAreFree reports whether the host ports of the pod are free, that is whether no other pod uses them. A host port on
-// all addresses conflicts with the port of the same number and protocol on any address.
+// portsAreFree reports whether no other pod uses a host port of the pod. A port on all addresses conflicts with any address.
 func portsAreFree(pod *corev1.Pod, others []*corev1.Pod) bool {
 	taken := map[hostPort]bool{} // each port, and once more with anyIP in place of its address
 	const anyIP = "any"
@@ -93,14 +92,14 @@ func toleratesTaints(pod *corev1.Pod, node *corev1.Node) bool {
 	return true
 }
 
-// isTolerated reports whether one of the tolerations matches the taint. A toleration with operator Lt or Gt never matches,
-// because the feature gate of these operators is off by default. Source: ToleratesTaint in k8s.io/api/core/v1.
+// isTolerated reports whether one of the tolerations matches the taint. Source: ToleratesTaint in k8s.io/api/core/v1.
 func isTolerated(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		t := &tolerations[i]
 		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 			continue
 		}
+		// Lt and Gt never match: the feature gate of these operators is off by default.
 		switch t.Operator {
 		case "", corev1.TolerationOpEqual:
 			if t.Value == taint.Value {

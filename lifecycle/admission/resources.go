@@ -41,8 +41,8 @@ func addSaturated(a, b int64) int64 {
 	return a + b
 }
 
-// checkResources returns a failure for each resource of which the node does not have enough for the pod and the other pods
-// together. Source: fitsRequest in pkg/scheduler/framework/plugins/noderesources/fit.go.
+// checkResources returns a failure for each resource of which the node has too little. Source: fitsRequest in
+// pkg/scheduler/framework/plugins/noderesources/fit.go.
 func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (failures []Failure) {
 	short := func(name corev1.ResourceName, requested, used, capacity int64) {
 		failures = append(failures, Failure{
@@ -73,8 +73,7 @@ func checkResources(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) (f
 	return failures
 }
 
-// sortedNames returns the names of the resources in amounts, in the order in which failures are reported: cpu, memory,
-// ephemeral-storage, then all other resources by name. The result always starts with these three names.
+// sortedNames returns cpu, memory and ephemeral-storage, and then the other resources in amounts by name.
 func sortedNames(amounts quantities) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	names := first
@@ -86,11 +85,11 @@ func sortedNames(amounts quantities) []corev1.ResourceName {
 	return names
 }
 
-// withoutUnknown returns the pod without requests for unknown extended resources, which are not in allocatable, the
-// resources of the node. They are allocated by another component of the cluster, so that admission must not count them.
-// Source: removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
+// withoutUnknown returns the pod without requests for extended resources that are not in allocatable. Source:
+// removeMissingExtendedResources in pkg/kubelet/lifecycle/predicate.go.
 func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
+		// Another component of the cluster allocates an unknown resource.
 		_, known := allocatable[name]
 		return !known && isExtended(name)
 	}
@@ -121,8 +120,8 @@ func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	return &filtered
 }
 
-// isCounted reports whether admission compares the requests for this resource with the allocatable amount of the node. It
-// returns false for CPU, which addList adds in millicores. Source: IsScalarResourceName in pkg/scheduler/util.
+// isCounted reports whether admission compares the requests for this resource, except CPU, with the allocatable amount.
+// Source: IsScalarResourceName in pkg/scheduler/util.
 func isCounted(name corev1.ResourceName) bool {
 	switch {
 	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,

@@ -68,13 +68,13 @@ func (m *Memory) PersistentVolume(_ context.Context, name string) (*corev1.Persi
 	return m.volumes.getObject(kindPV, "", name)
 }
 
-// completeClaim sets the fields of the claim that the API server would set, and then validates the claim. It sets the
-// defaults, and the status of a bound claim if spec.volumeName is set.
+// completeClaim sets the fields of the claim that the API server would set, and validates it.
 func completeClaim(claim *corev1.PersistentVolumeClaim) error {
 	if name := claim.Spec.VolumeName; name != "" {
 		if err := validateNames("default", name); err != nil {
 			return fmt.Errorf("spec.volumeName: %w", err)
 		}
+		// With a volumeName, the claim is bound.
 		if claim.Status.Phase == "" {
 			claim.Status.Phase = corev1.ClaimBound
 		}

@@ -183,8 +183,7 @@ func (d *Dir) decodeManifest(file manifest, object metav1.Object) error {
 	return nil
 }
 
-// checkCost returns an error if data is neither YAML nor JSON. It also returns an error if decoding the data into a value of
-// type typ would take too much memory or time.
+// checkCost returns an error if data is no YAML or JSON, or if decoding it into typ would take too much memory or time.
 func checkCost(data []byte, typ reflect.Type) error {
 	b := safeyaml.NewBudget(len(data))
 	if json.Valid(data) {
@@ -203,8 +202,7 @@ func checkCost(data []byte, typ reflect.Type) error {
 	return safeyaml.Quantities(raw, typ)
 }
 
-// redactError replaces the parse error of a secret by an error that contains only the line number, because parsers quote
-// their input. It returns the error of any other object unchanged.
+// redactError reduces the parse error of a secret to its line number, because parsers quote their input.
 func (m manifest) redactError(err error) error {
 	if m.kind != kindSecret {
 		return err
@@ -216,14 +214,14 @@ func (m manifest) redactError(err error) error {
 	return errors.New(strings.TrimSuffix("not a valid manifest: "+line, ": "))
 }
 
-// readContent returns the content of the regular file with this name below the root directory. For any other file type it
-// returns an error. It does not block on a named pipe.
+// readContent returns the content of the regular file with this name below the root directory.
 func (d *Dir) readContent(name string) ([]byte, error) {
 	root, err := os.OpenRoot(d.root)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+	// O_NONBLOCK: opening a named pipe must not block.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -243,8 +241,7 @@ func (d *Dir) readContent(name string) ([]byte, error) {
 	return data, err
 }
 
-// countDocuments returns the number of YAML documents with content in a file. It takes each line with "---" as a separator,
-// even inside a multi-line string.
+// countDocuments returns the number of YAML documents with content. A line "---" always counts as a separator.
 func countDocuments(data []byte) int {
 	n, content := 0, false
 	for line := range bytes.Lines(data) {

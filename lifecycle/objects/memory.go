@@ -92,9 +92,7 @@ type table[T any] struct {
 	rows map[string]T
 }
 
-// putObject stores o, and replaces a stored object of the same namespace and name. The argument invalid is the validation
-// error of the object; nil means that the object is valid. If the object or its name is invalid, putObject stores nothing
-// and returns an [Error].
+// putObject stores a valid object, or replaces the one with its name. invalid is the validation error of the object.
 func (t *table[T]) putObject(k kind, namespace, name string, o T, invalid error) error {
 	if err := k.validateNames(namespace, name); err != nil {
 		invalid = err

@@ -27,8 +27,7 @@ const (
 // isClusterScoped reports whether objects of this kind have no namespace.
 func (k kind) isClusterScoped() bool { return k == kindPV || k == kindCSIDriver }
 
-// validateNames returns an error unless the namespace and name are valid, so that they can be elements of a file path. The
-// namespace of a cluster-scoped kind is ignored.
+// validateNames returns an error unless namespace and name can be elements of a file path.
 func (k kind) validateNames(namespace, name string) error {
 	if !k.isClusterScoped() {
 		return validateNames(namespace, name)

@@ -36,9 +36,9 @@ func (m *Memory) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return m.watchers.Watch(ctx, changed)
 }
 
-// Watch calls changed(kind, namespace, name) for each object whose file is written, renamed or removed. An empty argument
-// means any kind, namespace or name, for example after a whole directory was removed. Watch returns nil when ctx ends. Once
-// it has returned an error, for example because the root directory does not exist, it reports no more changes.
+// Watch calls changed for each object whose file is written, renamed or removed. An empty argument means any kind, namespace
+// or name, for example after a directory was removed. Watch returns nil when ctx ends. After an error, for example because
+// the root directory does not exist, it reports no more changes.
 func (d *Dir) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -159,8 +159,7 @@ func clusterKinds() map[string]string {
 	return map[string]string{"persistentvolumes": KindPV, "csidrivers": KindCSIDriver}
 }
 
-// reportFile calls changed for the namespaced object whose file has changed. parts are the elements of the file's path below
-// the root. A file in a directory of an unknown kind is ignored.
+// reportFile calls changed for the namespaced object in the file NAMESPACE/KIND/NAME, if its kind is known.
 func (w *dirWatch) reportFile(parts []string) {
 	kinds := map[string]string{
 		"configmaps": KindConfigMap, "secrets": KindSecret, "services": KindService, "persistentvolumeclaims": KindClaim,
@@ -170,8 +169,7 @@ func (w *dirWatch) reportFile(parts []string) {
 	}
 }
 
-// reportObject calls changed for the object in a changed file. If the changed file is the directory of a cluster-scoped
-// kind, it calls changed for all objects of that kind.
+// reportObject calls changed for the object in a changed file, or for all objects in a changed directory.
 func (w *dirWatch) reportObject(kind, namespace, file string) {
 	name, manifest := strings.CutSuffix(file, extension)
 	switch {

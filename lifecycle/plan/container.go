@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// planContainers plans the actions for the containers of a pod whose sandbox is ready: which ephemeral, init and regular
-// containers are started, restarted, resized or stopped.
+// planContainers plans which containers of a pod with a ready sandbox are started, restarted, resized or stopped.
 func (p *planner) planContainers() {
 	p.killEarlierGenerations()
 	p.planEphemeral()
@@ -46,8 +45,7 @@ func (p *planner) planContainers() {
 	p.killStrays()
 }
 
-// planContainer plans whether a regular container is started, replaced by a new instance or left unchanged. kept is true if
-// its running instance continues to run.
+// planContainer plans whether a regular container is started or replaced. kept means that its running instance continues.
 func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	last := p.view.Newest(container.Name)
 	switch {
@@ -69,9 +67,7 @@ func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	return false
 }
 
-// planRunning plans the actions for the running instance live of a container whose definition has not changed. The instance
-// is stopped if a probe has failed, resized if a resize is pending, or gets its pending postStart hook. kept is true if it
-// continues to run.
+// planRunning plans a stop, resize or postStart hook for a running instance. kept means that it continues to run.
 func (p *planner) planRunning(container *corev1.Container, live *cri.Container) (kept bool) {
 	if failed, must := p.failedProbe(container, live); must {
 		p.addProbeKill(live, failed)
@@ -95,8 +91,7 @@ func (p *planner) planPostStart(container *corev1.Container, live *cri.Container
 	p.out.Start = append(p.out.Start, Start{Container: container, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }
 
-// planEphemeral plans the start of each ephemeral container that has never run. An ephemeral container runs once, in any
-// phase of the pod. If it has a target container, it starts only after the target was created.
+// planEphemeral plans the start of each ephemeral container that has never run, in any phase of the pod.
 func (p *planner) planEphemeral() {
 	for i := range p.state.Pod.Spec.EphemeralContainers {
 		e := &p.state.Pod.Spec.EphemeralContainers[i]
@@ -106,6 +101,7 @@ func (p *planner) planEphemeral() {
 			continue
 		}
 		target := p.view.Newest(e.TargetContainerName)
+		// The container starts only after its target was created.
 		if target == nil && e.TargetContainerName != "" {
 			continue
 		}
@@ -133,8 +129,7 @@ func isChanged(container *corev1.Container, instance *cri.Container) bool {
 	return ok && !podspec.HasHash(container, hash)
 }
 
-// failedProbe reports whether the running instance live must be killed, because a liveness or startup probe has failed. If
-// it returns must true, the result failed describes the probe and whether the container is restarted.
+// failedProbe reports whether a liveness or startup probe of a running instance has failed so that it must be killed.
 func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) (failed podprobe.Kill, must bool) {
 	if !p.hasProbeResult(container.LivenessProbe, live, probe.Liveness, probe.Failure) && !p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Failure) {
 		return podprobe.Kill{}, false
@@ -144,8 +139,8 @@ func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) 
 	return podprobe.MustKill(p.state.Pod, container, &st, p.state.Probes)
 }
 
-// hasProbeResult reports whether the latest probe of this kind has ended with this outcome for the running instance live. It
-// returns false if spec, the definition of the probe, is nil. It does not allocate.
+// hasProbeResult reports whether the latest probe of this kind had this outcome for a running instance. It does not
+// allocate.
 func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind probe.Kind, outcome probe.Outcome) bool {
 	if spec == nil || p.state.Probes == nil {
 		return false
@@ -154,8 +149,7 @@ func (p *planner) hasProbeResult(spec *corev1.Probe, live *cri.Container, kind p
 	return ok && v.ContainerID == live.ID && v.Outcome == outcome
 }
 
-// killStrays plans to stop each running container that should not run: a container that the pod spec does not define, an
-// older instance of a container, or a container in an earlier sandbox.
+// killStrays plans to stop each running container that should not run, such as one that the pod spec does not define.
 func (p *planner) killStrays() {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -183,8 +177,7 @@ func (p *planner) addKill(container *cri.Container, reason, message string) {
 	})
 }
 
-// addStrayKill plans to stop a running container that should not run. reason is for logs and the Killing event. The kubelet would
-// leave the container running.
+// addStrayKill plans to stop a running container that should not run. The kubelet would leave it running.
 func (p *planner) addStrayKill(container *cri.Container, reason string) {
 	p.addKill(container, reason, "Stopping container "+container.Name+": "+reason)
 }
@@ -207,8 +200,7 @@ func hasOwnGrace(container *corev1.Container, kind probe.Kind) bool {
 	return p.TerminationGracePeriodSeconds != nil
 }
 
-// planStart plans to start the next instance of a container. If the back-off after its last exit has not expired, the container
-// waits and is not started.
+// planStart plans to start the next instance of a container, or its back-off.
 func (p *planner) planStart(container *corev1.Container) {
 	start := Start{Container: container, Generation: p.view.Generation}
 	if last := p.state.Observed.NewestContainer(container.Name); last != nil {
@@ -240,25 +232,24 @@ func (p *planner) planStart(container *corev1.Container) {
 	p.out.Start = append(p.out.Start, start)
 }
 
-// chooseAttempt returns the attempt number for the next instance of the named container: the highest observed number plus
-// one. An instance that was created but never started does not count, because it is removed before the start.
+// chooseAttempt returns the attempt number for the next instance of a container.
 func (p *planner) chooseAttempt(name string) (next uint32) {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.Name == name && c.State != cri.ContainerCreated {
+			// A created instance that never started is removed before the start.
 			next = max(next, c.Attempt+1)
 		}
 	}
 	return next
 }
 
-// isExemptFromBackOff reports whether the container can start without back-off after its newest exited instance dead. Only
-// an init container can, if that instance ran in an earlier sandbox: it must run again in each new sandbox.
+// isExemptFromBackOff reports whether the container can start without back-off after its newest exited instance.
 func (p *planner) isExemptFromBackOff(container *corev1.Container, dead *cri.Container) bool {
+	// An init container must run again in each new sandbox.
 	return containers.IsInit(&p.state.Pod.Spec, container) && (p.out.Sandbox != nil || dead.SandboxID != p.out.SandboxID)
 }
 
-// addBackOff plans that the container waits in CrashLoopBackOff until the given time. delay is the length of the back-off,
-// which the message of the status shows.
+// addBackOff plans that the container waits in CrashLoopBackOff until the given time, after the given delay.
 func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay time.Duration, until time.Time) {
 	p.out.BackOff = append(p.out.BackOff, BackOff{
 		Name: container.Name, Until: until, Delay: delay,
@@ -270,8 +261,7 @@ func (p *planner) addBackOff(pod *corev1.Pod, container *corev1.Container, delay
 	}
 }
 
-// shouldStart reports whether the container must be started. last is its newest instance; nil means that it never ran. A
-// container is not started if it runs already, if its restart policy forbids it, or if the pod is being deleted.
+// shouldStart reports whether the container must be started. last is its newest instance, nil if it never ran.
 func shouldStart(pod *corev1.Pod, container *corev1.Container, last *cri.Container) bool {
 	if pod.DeletionTimestamp != nil {
 		return false

@@ -52,8 +52,7 @@ func (l crashLoop) String() string {
 	return fmt.Sprintf("%s %s %d", l.key, l.delay, l.restartedAt.UnixNano())
 }
 
-// parseCrashLoop parses the back-off state of a container, which is the value of AnnotationCrashLoop. For an invalid value
-// it returns the zero crashLoop, which permits a restart without delay.
+// parseCrashLoop parses the back-off state in AnnotationCrashLoop. An invalid value is the zero state: no delay.
 func parseCrashLoop(value string) crashLoop {
 	f := strings.Fields(value)
 	if len(f) != 3 {
@@ -70,12 +69,11 @@ func parseCrashLoop(value string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
-// nextRestart returns when a container can restart after its newest exited instance last. until is zero if it can restart
-// now. loop is the back-off state to store in the new instance. The delay is at most maxDelay; zero means MaxBackOff. If key
-// differs from l.key, the container has changed, and the back-off starts again.
+// nextRestart returns when a container can restart after last has exited, zero for now, and the next back-off state.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
 	if l.key != key || last.FinishedAt.Sub(l.restartedAt) > crashLoopReset {
+		// The container has changed, or ran for long: the back-off starts again.
 		return crashLoop{key: key, delay: min(crashLoopInitial, maxDelay), restartedAt: now}, time.Time{}
 	}
 	l.delay = min(l.delay, maxDelay)

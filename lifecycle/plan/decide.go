@@ -15,12 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Decide returns the next actions for a pod, and the status to publish before they are executed. The status shows the
-// containers to be started as waiting. If the phase becomes terminal, the actions start no container. For an orphaned pod,
-// whose State.Pod is nil, the status is empty.
+// Decide returns the next actions for a pod, and the status to publish before they are executed. If the phase becomes
+// terminal, the actions start no container. For an orphaned pod, whose State.Pod is nil, the status is empty.
 //
-// The phase may be terminal while containers still run. Publish the status through [podstatus.DeferTerminalPhase], which
-// then replaces the phase.
+// The phase may be terminal while containers still run: publish the status through [podstatus.DeferTerminalPhase].
 func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	if state.Pod == nil {
 		return Plan(state), corev1.PodStatus{}
@@ -60,10 +58,9 @@ func Status(state State, waiting map[string]podstatus.Waiting, starting bool) co
 	return st
 }
 
-// ReplacedContainers returns the observed containers that the actions replace by new containers. A replaced container either
-// runs and is stopped before a new instance or a new sandbox starts, or it was created and is created again. Containers that
-// a restart of all containers stops (RestartAllContainers) are omitted, because the pod status shows that restart in a
-// condition.
+// ReplacedContainers returns the observed containers that the actions replace by new ones: they run and are stopped, or were
+// created and are created again. A restart of all containers (RestartAllContainers) is omitted, because the pod status shows
+// it in a condition.
 func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container) {
 	for i := range a.Kill {
 		k := &a.Kill[i]
@@ -87,9 +84,8 @@ func (a *Actions) ReplacedContainers(observed cri.Pod) (replaced []cri.Container
 	return replaced
 }
 
-// WaitingReasons returns why containers wait until the actions are executed, by container name. A container in back-off has
-// the reason CrashLoopBackOff. The argument previous has the reasons of the containers whose last start failed. A container
-// that the actions start keeps its reason in previous, unless that is CrashLoopBackOff.
+// WaitingReasons returns why containers wait until the actions are executed, by container name. previous has the reasons of
+// failed starts, which containers to start keep. A container in back-off has the reason CrashLoopBackOff.
 func (a *Actions) WaitingReasons(previous map[string]podstatus.Waiting) map[string]podstatus.Waiting {
 	if len(previous)+len(a.BackOff) == 0 {
 		return nil

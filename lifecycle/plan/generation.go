@@ -13,9 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// killEarlierGenerations plans to stop the running containers that were created before the last restart of all containers,
-// which an exit code has requested (RestartAllContainers). They get the minimum grace period and no preStop hook. Ephemeral
-// containers are not stopped.
+// killEarlierGenerations plans to stop the containers, except ephemeral ones, from before the last RestartAllContainers.
 func (p *planner) killEarlierGenerations() {
 	if p.view.Generation == 0 {
 		return
@@ -26,6 +24,7 @@ func (p *planner) killEarlierGenerations() {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
 		if podview.GenerationOf(c) < p.view.Generation && (c.State == cri.ContainerRunning || c.State == cri.ContainerUnknown) && !ephemeral(c.Name) {
+			// With the minimum grace period and no preStop hook.
 			p.out.Kill = append(p.out.Kill, Kill{ID: c.ID, Name: c.Name, Grace: hook.MinimumGrace, Reason: "all containers are restarted"})
 		}
 	}

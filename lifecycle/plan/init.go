@@ -23,8 +23,7 @@ const (
 	initFailed                      // an init container failed for good: the pod fails
 )
 
-// planInit plans to start the next init container and to restart exited sidecars. It returns whether the init containers are
-// pending, have completed or have failed. Source: computeInitContainerActions in
+// planInit plans to start the next init container and to restart exited sidecars. Source: computeInitContainerActions in
 // pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func (p *planner) planInit() initProgress {
 	specs := p.state.Pod.Spec.InitContainers
@@ -82,8 +81,7 @@ type initStep struct {
 	failed   bool // the pod fails
 }
 
-// planInitContainer plans the actions for the newest instance last of an init container. In the result, restart means that
-// the container is started again, complete that the next init container can start, and failed that the pod fails.
+// planInitContainer plans the actions for the newest instance of an init container. For the result see initStep.
 func (p *planner) planInitContainer(container *corev1.Container, last *cri.Container) initStep {
 	switch last.State {
 	case cri.ContainerCreated:
@@ -116,10 +114,8 @@ func (p *planner) planInitContainer(container *corev1.Container, last *cri.Conta
 // container with this reason has failed, even if its exit code is 0.
 const reasonOOMKilled = "OOMKilled"
 
-// planSidecar plans the actions for the running instance live of a sidecar (restartable init container). The sidecar is
-// restarted if a probe has failed, if its definition has changed, or if a resize requires it. The field complete of the
-// result is true if the next init container can start. It waits for the startup probe and the postStart hook of the sidecar,
-// but not for its liveness probe.
+// planSidecar plans the actions for a running instance of a sidecar (restartable init container). For the result see
+// initStep.
 func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) initStep {
 	started := container.StartupProbe == nil || p.hasProbeResult(container.StartupProbe, live, probe.Startup, probe.Success)
 	failed, must := p.failedProbe(container, live)
@@ -127,6 +123,7 @@ func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) 
 	case must && failed.Kind == probe.Startup:
 		p.addProbeKill(live, failed)
 		return initStep{restart: true}
+	// The next init container waits for the startup probe and the postStart hook, not for the liveness probe.
 	case !started:
 		return initStep{}
 	case isChanged(container, live):
@@ -146,9 +143,9 @@ func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) 
 	return initStep{complete: true}
 }
 
-// shouldRestartAfterUnknownExit reports whether an init container is restarted if its exit code is unknown. Only the restart
-// policy counts, because restart rules need the exit code.
+// shouldRestartAfterUnknownExit reports whether an init container is restarted if its exit code is unknown.
 func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, container *corev1.Container) bool {
+	// Restart rules need the exit code.
 	if container.RestartPolicy != nil {
 		return *container.RestartPolicy != corev1.ContainerRestartPolicyNever
 	}

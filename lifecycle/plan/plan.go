@@ -206,8 +206,7 @@ func (p *planner) hasCompleted() bool {
 	return true
 }
 
-// planSandbox plans to replace the sandbox: stop all containers and the current sandbox, create a new sandbox, and start the
-// containers in it. If no container must run any more, it plans no new sandbox and marks the pod as terminated.
+// planSandbox plans to replace the sandbox and to start the containers in it, or marks the pod as terminated.
 func (p *planner) planSandbox(change podview.SandboxChange) {
 	p.out.SandboxChangeReason = change.Reason
 	p.stopPod(GracePeriod(p.state.Pod), change.Reason)
@@ -238,8 +237,7 @@ func (p *planner) planSandbox(change podview.SandboxChange) {
 	}
 }
 
-// isComplete reports whether the container has exited with code 0 and has the restart policy OnFailure. Such a container is
-// not run again in a new sandbox.
+// isComplete reports whether the container has succeeded and is not run again, not even in a new sandbox.
 func (p *planner) isComplete(container *corev1.Container) bool {
 	once := p.state.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if container.RestartPolicy != nil {

@@ -12,33 +12,30 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// planRemoval plans to remove exited containers and stopped sandboxes that are no longer needed. It keeps the newest exited
-// instance of each container, because this holds the exit code, the restart count and the back-off. The sandbox of such an
-// instance is kept too, because its removal would also remove the instance.
+// planRemoval plans to remove exited containers and stopped sandboxes that are no longer needed.
 func (p *planner) planRemoval() {
 	for i := range p.state.Observed.Containers {
+		// The newest exited instance holds the exit code, the restart count and the back-off.
 		if c := &p.state.Observed.Containers[i]; p.isObsolete(c) {
 			p.out.RemoveContainers = append(p.out.RemoveContainers, c.ID)
 		}
 	}
 	newest := p.state.Observed.NewestSandbox()
 	for i := range p.state.Observed.Sandboxes {
+		// The removal of a sandbox also removes its containers.
 		if sb := &p.state.Observed.Sandboxes[i]; (sb != newest || p.shouldRemoveAll()) && sb.State != cri.SandboxReady && !p.isNeeded(sb) {
 			p.out.RemoveSandboxes = append(p.out.RemoveSandboxes, sb.ID)
 		}
 	}
 }
 
-// shouldRemoveAll reports whether all containers and sandboxes of the pod must be removed from the runtime. This requires
-// that State.RemoveTerminated is set, that no container runs, and that the published status shows the pod as terminated or
-// temporarily evicted.
+// shouldRemoveAll reports whether all containers and sandboxes of a terminated or temporarily evicted pod must be removed.
 func (p *planner) shouldRemoveAll() bool {
 	return p.state.RemoveTerminated && p.state.Previous != nil && podview.IsTerminated(p.state.Observed) &&
 		(podstatus.IsTerminal(p.state.Previous.Phase) || p.showsTemporaryEviction(p.state.Previous))
 }
 
-// showsTemporaryEviction reports whether the pod is temporarily evicted and the published status already shows the eviction:
-// its phase is Pending, and its reason is the reason of the eviction.
+// showsTemporaryEviction reports whether the pod is temporarily evicted and this published status shows it.
 func (p *planner) showsTemporaryEviction(status *corev1.PodStatus) bool {
 	e := p.state.Eviction
 	return e.IsTemporary(p.state.Pod) && status.Phase == corev1.PodPending && status.Reason == e.Reason
@@ -54,8 +51,7 @@ func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	return false
 }
 
-// isObsolete reports whether the container can be removed. This is true for a created container that is not going to be
-// started, and for an exited container that is not the newest exited instance or is no longer in the pod spec.
+// isObsolete reports whether a created or exited container can be removed.
 func (p *planner) isObsolete(container *cri.Container) bool {
 	switch container.State {
 	case cri.ContainerCreated:

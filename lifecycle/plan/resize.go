@@ -8,8 +8,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/resize"
 )
 
-// planResize plans the resize of the running container live, if a resize is pending. If the resize requires a restart, it
-// plans to stop the container, and kept is false.
+// planResize plans a pending resize of a running container. kept is false if it must be stopped for a restart.
 func (p *planner) planResize(live *cri.Container) (kept bool) {
 	r := p.pendingResize(live)
 	if r == nil {

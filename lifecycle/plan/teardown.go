@@ -31,9 +31,8 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return max(time.Duration(min(seconds, most))*time.Second, hook.MinimumGrace)
 }
 
-// evictionGrace returns the grace period with which an evicted pod is stopped. It is the grace period of the eviction,
-// unless the deletion grace period of the pod is shorter. If eviction is nil or has no grace period, it is the result of
-// [GracePeriod]. Source: calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
+// evictionGrace returns the grace period of an evicted pod: the shorter of eviction and deletion. Source:
+// calculateEffectiveGracePeriod in pkg/kubelet/pod_workers.go.
 func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration {
 	own := GracePeriod(pod)
 	if eviction == nil || eviction.Grace == 0 || pod.DeletionGracePeriodSeconds != nil && own <= eviction.Grace {
@@ -42,12 +41,12 @@ func evictionGrace(pod *corev1.Pod, eviction *podstatus.Eviction) time.Duration 
 	return max(eviction.Grace, hook.MinimumGrace)
 }
 
-// teardownGrace returns the grace period with which the pod in state is stopped. An orphaned pod has no spec, so it gets the
-// longest grace period in the annotations of its containers.
+// teardownGrace returns the grace period with which the pod in state is stopped.
 func teardownGrace(state *State) time.Duration {
 	if state.Pod != nil {
 		return evictionGrace(state.Pod, state.Eviction)
 	}
+	// An orphaned pod gets the longest grace period in the annotations of its containers.
 	grace := hook.MinimumGrace
 	for i := range state.Observed.Containers {
 		noted := state.Observed.Containers[i].Annotations[podspec.AnnotationTerminationGracePeriod]
@@ -59,9 +58,8 @@ func teardownGrace(state *State) time.Duration {
 }
 
 // Teardown plans the removal of a pod. While a container or sandbox runs, the actions only stop it, so that its exit code
-// can be observed first. A later call plans the removal. If state.Relisted is set, no call does, because the exited
-// containers are needed when the pod starts again. For an orphaned pod, whose state.Pod is nil, the preStop hooks come from
-// the annotations of its containers.
+// can be observed; a later call plans the removal, unless state.Relisted is set: the exited containers are needed when the
+// pod starts again. For a nil state.Pod, the preStop hooks come from the containers' annotations.
 func Teardown(state State, grace time.Duration) Actions {
 	p := planner{state: state, out: Actions{PodTerminal: true}}
 	p.stopPod(grace, "the pod is deleted")
@@ -81,8 +79,7 @@ func Teardown(state State, grace time.Duration) Actions {
 	return p.out
 }
 
-// stopPod plans to stop all running containers within the grace period, and to stop all sandboxes. A sandbox that is not
-// ready is stopped too, unless its network is already torn down. The reason is for logs.
+// stopPod plans to stop all running containers within the grace period, and then all sandboxes. reason is for logs.
 func (p *planner) stopPod(grace time.Duration, reason string) {
 	for i := range p.state.Observed.Containers {
 		c := &p.state.Observed.Containers[i]
@@ -93,15 +90,15 @@ func (p *planner) stopPod(grace time.Duration, reason string) {
 		}
 	}
 	for i := range p.state.Observed.Sandboxes {
+		// The network of a sandbox that is not ready may still have to be torn down.
 		if sb := &p.state.Observed.Sandboxes[i]; sb.State == cri.SandboxReady || !p.state.StoppedSandboxes[sb.ID] {
 			p.out.StopSandboxes = append(p.out.StopSandboxes, sb.ID)
 		}
 	}
 }
 
-// waitForBefore returns the names of the running containers that must exit before this container is stopped. For a sidecar,
-// these are the regular containers and all sidecars that follow it in the spec. For any other container there are none.
-// Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
+// waitForBefore returns the running containers that must exit before a sidecar is stopped: the regular containers and later
+// sidecars. Source: kuberuntime_termination_order.go in pkg/kubelet/kuberuntime.
 func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	if p.state.Pod == nil {
 		return nil
@@ -127,9 +124,8 @@ func (p *planner) waitForBefore(container *cri.Container) (names []string) {
 	return names
 }
 
-// PreStopHook returns the preStop hook to run before the container is stopped, or nil if there is none. It also returns nil
-// if the container does not run or the grace period of the pod is zero. If pod is nil, PreStopHook reads the hook from the
-// annotations of the container.
+// PreStopHook returns the preStop hook to run before the container is stopped. It is nil if the container does not run or
+// the grace period of the pod is zero. If pod is nil, the hook comes from the annotations of the container.
 func PreStopHook(pod *corev1.Pod, container *cri.Container) *corev1.LifecycleHandler {
 	if container.State != cri.ContainerRunning {
 		return nil

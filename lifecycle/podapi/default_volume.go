@@ -9,8 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaultVolume sets the API server's defaults in a volume source. An empty source becomes an emptyDir. Volume types that
-// this package does not support remain unchanged.
+// defaultVolume sets the API server's defaults in a volume source. An empty source becomes an emptyDir.
 func defaultVolume(source *corev1.VolumeSource) {
 	if *source == (corev1.VolumeSource{}) {
 		source.EmptyDir = &corev1.EmptyDirVolumeSource{}

@@ -15,8 +15,8 @@ import (
 )
 
 // Equal reports whether two API objects, or two parts of objects, are equal. a and b must be pointers of the same type.
-// Quantities and times are compared by value, and an empty list or map equals nil. The result is that of equality.Semantic
-// in apimachinery, but Equal does not allocate.
+// Quantities and times are compared by value, and an empty list or map equals nil, as in equality.Semantic of apimachinery.
+// Equal does not allocate.
 func Equal(a, b any) bool { return equalValues(reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()) }
 
 func equalValues(a, b reflect.Value) bool {
@@ -75,8 +75,8 @@ func equalMaps(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// findDifferences returns the paths of the fields in which a and b differ. For maps, for lists of different length, and if
-// one of two pointers is nil, it returns the path of the whole map, list or pointer.
+// findDifferences returns the paths of the fields in which a and b differ, of a map or list of different length only its own
+// path.
 func findDifferences(a, b reflect.Value, path *field.Path) []*field.Path {
 	switch {
 	case equalValues(a, b):

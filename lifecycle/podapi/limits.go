@@ -21,8 +21,8 @@ const (
 	maxResources = 100     // distinct resource names per pod; each is summed over all containers
 )
 
-// validateCounts checks the length of each list and map in the metadata and the spec of the pod, and the number of different
-// resources that it requests. It is called before all other checks, because these would take long for a huge pod.
+// validateCounts checks the length of each list and map of the pod, before all other checks: these would take long for a
+// huge pod.
 func validateCounts(pod *corev1.Pod) field.ErrorList {
 	var w listChecker
 	w.checkValue(reflect.ValueOf(&pod.ObjectMeta), pathStep{name: "metadata"})
@@ -66,8 +66,7 @@ func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	}
 }
 
-// checkEntries checks the length of a list or map, and then the elements of a list. A []byte may have any length. Map values
-// are not checked, because the maps of a pod contain no lists.
+// checkEntries checks the length of a list or map, except []byte, and then the elements of a list.
 func (w *listChecker) checkEntries(value reflect.Value) {
 	kind := value.Type().Elem().Kind()
 	if value.Len() > maxEntries && kind != reflect.Uint8 {
@@ -79,6 +78,7 @@ func (w *listChecker) checkEntries(value reflect.Value) {
 	if value.Kind() == reflect.Map {
 		w.checkKeys(value)
 	}
+	// The maps of a pod contain no lists.
 	if value.Kind() == reflect.Slice && hasElements(kind) {
 		for i := range value.Len() {
 			w.checkValue(value.Index(i), pathStep{index: i})

@@ -14,8 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// validateListed limits the size of the data that the runtime returns whenever it lists containers: the pod's labels, and
-// the images, ports, preStop hooks and termination message paths of all containers.
+// validateListed limits the size of the data of a pod that the runtime returns whenever it lists containers.
 func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	if n := podfield.MapSize(pod.Labels); n > podfield.MaxSandboxLabels {
 		return field.ErrorList{fielderr.TooLong(path.Child("labels"), "may not be more than %d bytes in all", podfield.MaxSandboxLabels)}
@@ -33,10 +32,10 @@ func validateListed(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// listedSize returns the number of bytes that a container adds to the container list of the runtime. Ports and preStop hook
-// count in their JSON encoding, in which package podspec stores them in annotations.
+// listedSize returns the number of bytes that a container adds to the container list of the runtime.
 func listedSize(container *corev1.Container) int {
 	size := len(container.Image) + len(container.TerminationMessagePath)
+	// Package podspec stores ports and preStop hook as JSON in annotations.
 	if len(container.Ports) > 0 {
 		ports, _ := json.Marshal(container.Ports) // strings and numbers can always be encoded
 		size += len(ports)
@@ -63,8 +62,7 @@ func validateHooks(container podfield.Container) field.ErrorList {
 	return errs
 }
 
-// hookSize returns the size of a lifecycle hook in JSON. If the strings of the hook alone exceed the limit, it returns their
-// size and does not encode the hook.
+// hookSize returns the size of a lifecycle hook in JSON, or that of its strings if they alone exceed the limit.
 func hookSize(handler *corev1.LifecycleHandler) int {
 	size := 0
 	for _, word := range optional.OrZero(handler.Exec).Command {

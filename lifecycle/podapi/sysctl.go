@@ -17,10 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// ForbiddenSysctls returns an error for each sysctl of the pod that is forbidden on this node. A sysctl is permitted if it
-// is safe as of Linux 4.15 or matches an entry of the list allowed, where a trailing * matches any suffix. It is always
-// forbidden if it belongs to a namespace that the pod shares with the host. The kubelet rejects such a pod with reason
-// SysctlForbidden. Source: pkg/kubelet/sysctl.
+// ForbiddenSysctls returns an error for each sysctl of the pod that is forbidden on this node. Safe sysctls (as of Linux
+// 4.15) and those in allowed, where a trailing * matches any suffix, are permitted, unless the pod shares their namespace
+// with the host. The kubelet rejects such a pod with reason SysctlForbidden. Source: pkg/kubelet/sysctl.
 func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "securityContext", "sysctls")
@@ -44,8 +43,7 @@ func ForbiddenSysctls(pod *corev1.Pod, allowed []string) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// sharedNamespace returns the host namespace that the sysctl with this name would change: IPC, Net or User, as the kubelet
-// names them. It returns "" if the pod does not share that namespace with the host.
+// sharedNamespace returns the host namespace that a sysctl of the pod would change, IPC, Net or User, or "".
 func sharedNamespace(spec *corev1.PodSpec, name string) string {
 	switch {
 	case isIPCSysctl(name) && spec.HostIPC:

@@ -14,7 +14,7 @@ import (
 )
 
 // Unsupported returns an error for each field of a valid pod that this version does not implement. It ignores fields that
-// make no difference on the node: those that only a scheduler reads, and those to which the API server sets defaults.
+// make no difference on the node, such as those that only a scheduler reads.
 func Unsupported(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")

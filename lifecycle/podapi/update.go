@@ -76,8 +76,7 @@ func ValidateUpdate(old, pod *corev1.Pod) error {
 	}
 }
 
-// undoAllowed resets each field of the new spec that an update may change to its value in the old spec. Differences that
-// remain afterwards are forbidden changes.
+// undoAllowed resets each field of the new spec that an update may change. Differences that remain are forbidden changes.
 func undoAllowed(old, spec *corev1.PodSpec) {
 	undoContainers(old.Containers, spec.Containers)
 	undoContainers(old.InitContainers, spec.InitContainers)
@@ -100,8 +99,7 @@ func undoAllowed(old, spec *corev1.PodSpec) {
 	}
 }
 
-// undoContainers resets the image, CPU and memory of each container in list to those of the container at the same position
-// in old. A later comparison then ignores these fields, which an update may change.
+// undoContainers resets the image, CPU and memory, which an update may change, of each container to those in old.
 func undoContainers(old, list []corev1.Container) {
 	for i := range min(len(old), len(list)) {
 		list[i].Image = old[i].Image
@@ -117,8 +115,7 @@ func undoResources(old, resources *corev1.ResourceRequirements) {
 	}
 }
 
-// restoreAmount sets the amount of the named resource in list to its amount in old, and returns the list. If old does not
-// contain the resource, it is deleted from the list.
+// restoreAmount sets the amount of a resource in list to that in old, or deletes it, and returns the list.
 func restoreAmount(name corev1.ResourceName, old, list corev1.ResourceList) corev1.ResourceList {
 	amount, set := old[name]
 	if !set {
@@ -140,8 +137,7 @@ func hasToleration(list []corev1.Toleration, old corev1.Toleration) bool {
 	})
 }
 
-// keepEphemeral returns an error for each ephemeral container in old that is missing or changed in the new spec. It then
-// replaces the ephemeral containers of the new spec by old, so that a later comparison ignores added containers.
+// keepEphemeral returns an error for each ephemeral container in old that is missing or changed, and ignores added ones.
 func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs field.ErrorList) {
 	path := field.NewPath("spec", "ephemeralContainers")
 	indexes := make(map[string]int, len(spec.EphemeralContainers))
@@ -159,6 +155,7 @@ func keepEphemeral(old []corev1.EphemeralContainer, spec *corev1.PodSpec) (errs 
 			errs = append(errs, field.Forbidden(path, "may not change while the pod keeps its UID"))
 		}
 	}
+	// A later comparison then finds no difference.
 	spec.EphemeralContainers = old
 	return errs
 }

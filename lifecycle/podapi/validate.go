@@ -130,8 +130,7 @@ func validateHostnames(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path, *spec.HostnameOverride, validation.IsDNS1123Subdomain)...)
 }
 
-// validateHostUsers checks a pod that has its own user namespace, because hostUsers is false. Such a pod must not share
-// another namespace with the host. It must not use block volumes, because the owner of a device cannot be mapped.
+// validateHostUsers checks that a pod with its own user namespace shares no other namespace with the host.
 func validateHostUsers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if spec.HostUsers == nil || *spec.HostUsers {
 		return nil
@@ -146,6 +145,7 @@ func validateHostUsers(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	forbid(spec.HostPID, path.Child("hostPID"))
 	forbid(spec.HostIPC, path.Child("hostIPC"))
 	for c := range podfield.Containers(spec) {
+		// The owner of a device cannot be mapped.
 		forbid(len(c.VolumeDevices) > 0, c.Path.Child("volumeDevices"))
 	}
 	return errs

@@ -24,8 +24,7 @@ const (
 	annotationSeccompLocalhost  = "localhost/" // followed by the path of the profile
 )
 
-// validateSeccompAnnotations checks the deprecated seccomp annotations. An annotation must be valid, and must not contradict
-// the seccomp profile in the fields of the pod or container. index finds a container by its name. Source:
+// validateSeccompAnnotations checks that deprecated seccomp annotations are valid and do not contradict the fields. Source:
 // ValidateSeccompPodAnnotations and validateSeccompAnnotationsAndFields in pkg/apis/core/validation.
 func validateSeccompAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -68,14 +67,15 @@ func annotatedSeccomp(value string, path *field.Path) (*corev1.SeccompProfile, f
 	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &file}, validateWith(path, file, podfield.CheckRelative)
 }
 
-// validateDeletionCost checks the annotation controller.kubernetes.io/pod-deletion-cost. If it exists, its value must be a
-// 32-bit integer without a plus sign or leading zeros. Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
+// validateDeletionCost checks that the annotation controller.kubernetes.io/pod-deletion-cost, if any, is a 32-bit integer.
+// Source: GetDeletionCostFromPodAnnotations in pkg/apis/core/helper.
 func validateDeletionCost(annotations map[string]string, path *field.Path) field.ErrorList {
 	value, ok := annotations[corev1.PodDeletionCost]
 	if !ok {
 		return nil
 	}
 	_, err := strconv.ParseInt(value, 10, 32)
+	// Without a plus sign or leading zeros.
 	if plain := value == "0" || strings.HasPrefix(value, "-") || value != "" && value[0] >= '1' && value[0] <= '9'; err != nil || !plain {
 		return field.ErrorList{field.Invalid(path.Key(corev1.PodDeletionCost), value, "must be a 32bit integer")}
 	}

@@ -104,8 +104,7 @@ func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, path *field.
 	return errs
 }
 
-// validateClaimNames checks the names of the claims that are created for ephemeral volumes: POD-VOLUME. No other volume of
-// the pod may refer to such a claim.
+// validateClaimNames checks the names POD-VOLUME of the claims for ephemeral volumes, to which no other volume may refer.
 func validateClaimNames(pod *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	created := make(map[string]bool)

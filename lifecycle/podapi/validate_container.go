@@ -23,9 +23,7 @@ const (
 	maxExitCodes    = 255
 )
 
-// validateContainers checks all containers of a pod. Container names must be unique in the pod. Host ports must be unique
-// among the regular containers. Init containers may share a host port, because they run one after another. index finds
-// containers and volumes by name.
+// validateContainers checks all containers of a pod, and that their names and host ports are unique.
 func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	if len(pod.Spec.Containers) == 0 {
@@ -46,6 +44,7 @@ func validateContainers(pod *corev1.Pod, index nameIndex) field.ErrorList {
 			errs = append(errs, validatePorts(c, pod.Spec.HostNetwork, hostPorts)...)
 			errs = append(errs, validateLongRunning(pod, c)...)
 		case containers.Init:
+			// Init containers run one after another, and may share a host port.
 			errs = append(errs, validatePorts(c, false, make(map[string]bool))...)
 			errs = append(errs, validateInit(pod, c)...)
 		}
@@ -107,8 +106,8 @@ func validateInit(pod *corev1.Pod, container podfield.Container) field.ErrorList
 	return errs
 }
 
-// validateEphemeral checks the ephemeral container spec.ephemeralContainers[i]. Its target container must exist; index finds
-// it by name. Fields that only other containers may set, such as ports, resources and probes, must be unset.
+// validateEphemeral checks an ephemeral container: its target container must exist, and fields such as ports and probes must
+// be unset.
 func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	c, path := &pod.Spec.EphemeralContainers[i], field.NewPath("spec", "ephemeralContainers").Index(i)
@@ -138,8 +137,7 @@ func validateEphemeral(pod *corev1.Pod, i int, index nameIndex) field.ErrorList 
 	return errs
 }
 
-// validatePorts checks the ports of a container. On the host network, each host port must equal its container port. Host
-// ports must not be in used, the host ports of earlier containers; validatePorts adds the ports of this container to it.
+// validatePorts checks the ports of a container. used has the host ports of earlier containers, and gets those of this one.
 func validatePorts(container podfield.Container, hostNetwork bool, used map[string]bool) field.ErrorList {
 	var errs field.ErrorList
 	names := make(map[string]bool)

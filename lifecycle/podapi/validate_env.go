@@ -106,8 +106,8 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 	return append(errs, validateWith(path.Child("key"), key, validation.IsConfigMapKey)...)
 }
 
-// validateFileRef checks a reference to a variable in an environment file, which a container of the pod writes to a volume
-// (KEP-3721). The volume must be an emptyDir; index finds it by name.
+// validateFileRef checks a reference to a variable in an environment file, which a container writes to an emptyDir
+// (KEP-3721).
 func validateFileRef(index nameIndex, ref *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	required := func(name, value string, valid func(string) []string) {

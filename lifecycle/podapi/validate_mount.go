@@ -88,8 +88,8 @@ func validateMountOptions(mount corev1.VolumeMount, volume *corev1.Volume, path 
 	return errs
 }
 
-// validateDevices checks the block volumes of a container. Each must have another volume name and another path than all
-// other block volumes and volume mounts of the container. index finds volumes by name.
+// validateDevices checks the block volumes of a container, whose names and paths must differ from those of its other
+// volumes.
 func validateDevices(container podfield.Container, index nameIndex) field.ErrorList {
 	var errs field.ErrorList
 	names, paths := make(map[string]bool), make(map[string]bool)

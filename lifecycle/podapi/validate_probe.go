@@ -94,8 +94,8 @@ func hook(h *corev1.LifecycleHandler) handler {
 	return handler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket, Sleep: h.Sleep}
 }
 
-// validate checks that the handler has exactly one action, and that this is valid. A sleep must not be longer than grace,
-// the grace period of the pod in seconds, which may be nil.
+// validate checks that the handler has exactly one action, and that it is valid. grace is the pod's grace period in seconds,
+// if any.
 func (h handler) validate(grace *int64, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
@@ -169,9 +169,9 @@ func (h handler) validateGRPC(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSleep checks that a sleep is not negative and not longer than grace, the grace period of the pod in seconds. If
-// grace is nil, it returns no error, because Validate already reports the missing grace period.
+// validateSleep checks that a sleep is from zero to the grace period of the pod in seconds.
 func (h handler) validateSleep(grace *int64, path *field.Path) field.ErrorList {
+	// Validate already reports a missing grace period.
 	if s := h.Sleep.Seconds; grace != nil && (s < 0 || s > *grace) {
 		return field.ErrorList{field.Invalid(path, s, fmt.Sprintf("must be from 0 to the pod's grace period of %d s", *grace))}
 	}

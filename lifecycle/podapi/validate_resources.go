@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// validatePodResources checks the pod-level requests and limits. No limit of a container may exceed the limit of the pod,
-// and the sum of the containers' requests must not exceed the request of the pod.
+// validatePodResources checks the pod-level requests and limits, also against those of the containers.
 func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := validateQuantities(spec.Overhead, path.Child("overhead"))
 	if spec.Resources == nil {
@@ -53,8 +52,8 @@ func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// validateResizePolicy checks the resize policy of a container (KEP-1287). The policy must not require a restart if the
-// restart policy of the pod is Never, or if the container is an init container but no sidecar.
+// validateResizePolicy checks the resize policy of a container (KEP-1287), which may only require a restart if that is
+// possible.
 func validateResizePolicy(pod *corev1.Pod, container podfield.Container) field.ErrorList {
 	var errs field.ErrorList
 	seen := make(map[corev1.ResourceName]bool)

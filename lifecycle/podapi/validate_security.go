@@ -135,8 +135,7 @@ func validateAppArmor(profile *corev1.AppArmorProfile, path *field.Path) field.E
 	return errs
 }
 
-// validateAppArmorAnnotations checks the deprecated AppArmor annotations. An annotation must be valid, and must not
-// contradict the AppArmor profile in the fields of the pod. Otherwise a container could run without the intended profile.
+// validateAppArmorAnnotations checks that deprecated AppArmor annotations are valid and do not contradict the fields.
 func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range sortedKeys(pod.Annotations) {
@@ -156,6 +155,7 @@ func validateAppArmorAnnotations(pod *corev1.Pod, index nameIndex, path *field.P
 		}
 		profile := optional.First(optional.OrZero(c.SecurityContext).AppArmorProfile, optional.OrZero(pod.Spec.SecurityContext).AppArmorProfile)
 		if profile != nil && !reflect.DeepEqual(profile, annotated) {
+			// Otherwise the container could run without the intended profile.
 			errs = append(errs, field.Forbidden(c.Path.Child("securityContext", "appArmorProfile"), "must not contradict the annotation "+key))
 		}
 	}

@@ -43,8 +43,7 @@ func validateVolumes(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateNoTokens returns an error for each service account token in a projected volume. It is called for a pod without a
-// service account, which cannot get a token.
+// validateNoTokens returns an error for each service account token in a volume of a pod without a service account.
 func validateNoTokens(volume *corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range optional.OrZero(volume.Projected).Sources {
@@ -138,27 +137,27 @@ func validateMode(path *field.Path, mode *int32) field.ErrorList {
 // pathSet has the file paths that the sources of a projected volume use. It is nil for a volume with one source.
 type pathSet map[string]bool
 
-// validateFilePath checks at, the relative path of a file in a volume. Errors name the field at path. If taken already
-// contains at, another file has this path, which is an error. Otherwise at is added to taken, which may be nil.
-func validateFilePath(at string, path *field.Path, taken pathSet) field.ErrorList {
-	if at == "" {
+// validateFilePath checks the relative path of a file in a volume. If taken is not nil, the path must not be in it, and is
+// added.
+func validateFilePath(filePath string, path *field.Path, taken pathSet) field.ErrorList {
+	if filePath == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	errs := validateWith(path, at, podfield.CheckRelative)
-	if strings.HasPrefix(at, "..") && len(errs) == 0 {
-		errs = append(errs, field.Invalid(path, at, "must not start with '..'"))
+	errs := validateWith(path, filePath, podfield.CheckRelative)
+	if strings.HasPrefix(filePath, "..") && len(errs) == 0 {
+		errs = append(errs, field.Invalid(path, filePath, "must not start with '..'"))
 	}
-	if taken[at] {
-		errs = append(errs, field.Invalid(path, at, "conflicting duplicate paths"))
+	if taken[filePath] {
+		errs = append(errs, field.Invalid(path, filePath, "conflicting duplicate paths"))
 	}
 	if taken != nil {
-		taken[at] = true
+		taken[filePath] = true
 	}
 	return errs
 }
 
-// validateItems checks the keys of a config map or secret, and the paths of their files in a volume. For a projected volume,
-// taken contains the paths of earlier files, and validateItems adds its paths. For other volumes taken is nil.
+// validateItems checks the keys of a config map or secret, and the paths of their files in a volume. For taken see
+// validateFilePath.
 func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i, item := range items {
@@ -172,8 +171,7 @@ func validateItems(items []corev1.KeyToPath, path *field.Path, taken pathSet) fi
 	return errs
 }
 
-// validateDownwardFiles checks the files of a downward API volume. For a projected volume, taken contains the paths of
-// earlier files, and validateDownwardFiles adds its paths. For other volumes taken is nil.
+// validateDownwardFiles checks the files of a downward API volume. For taken see validateFilePath.
 func validateDownwardFiles(items []corev1.DownwardAPIVolumeFile, path *field.Path, taken pathSet) field.ErrorList {
 	var errs field.ErrorList
 	for i := range items {

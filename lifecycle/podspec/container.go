@@ -76,9 +76,9 @@ func containerConfig(
 	return config, nil
 }
 
-// checkMetadataSize returns an error for the field at path if the labels and annotations together exceed limit bytes. The
-// runtime returns them in its lists, whose size is limited.
+// checkMetadataSize returns an error for the field at path if the labels and annotations together exceed limit bytes.
 func checkMetadataSize(path *field.Path, labels, annotations map[string]string, limit int) error {
+	// The runtime returns them in its lists, whose size is limited.
 	if podfield.MapSize(labels)+podfield.MapSize(annotations) > limit {
 		return fielderr.TooLong(path, "labels and annotations may not be more than %d bytes in all", limit)
 	}

@@ -19,9 +19,9 @@ import (
 
 const maxResolvConf = 10 << 20 // bytes
 
-// ParseResolvConf parses the content of a resolv.conf(5) file. It returns all name servers, the search domains of the last search
-// line, and the last value of each option. The search domain "." and trailing dots are removed. Comments and unknown keywords are
-// skipped. A nameserver line without an address is an error.
+// ParseResolvConf parses the content of a resolv.conf(5) file: all name servers, the last list of search domains, and the
+// last value of each option. The search domain "." and trailing dots are removed. Comments and unknown keywords are skipped.
+// A nameserver line without an address is an error.
 func ParseResolvConf(data []byte) (*cri.DNSConfig, error) {
 	if len(data) > maxResolvConf {
 		return nil, fmt.Errorf("parse resolv.conf: %d bytes, the limit is %d", len(data), maxResolvConf)
@@ -97,8 +97,7 @@ func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	return dns, nil
 }
 
-// baseDNS returns the resolv.conf for the DNS policy of the pod, without the pod's dnsConfig. The result is nil if the
-// runtime must choose the resolv.conf. The caller may change the result.
+// baseDNS returns the resolv.conf for the DNS policy of the pod, without its dnsConfig. nil leaves it to the runtime.
 func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSNone {
@@ -158,8 +157,7 @@ func loopbackServers(nodeIPs []netip.Addr) []string {
 	return servers
 }
 
-// mergeOptions returns the resolver options in base, with those of the pod's dnsConfig added. An option in extra replaces
-// the option of the same name in base.
+// mergeOptions returns the resolver options in base, added to or replaced by those of the pod's dnsConfig.
 func mergeOptions(base []string, extra []corev1.PodDNSConfigOption) []string {
 	var merged resolverOptions
 	for _, option := range base {

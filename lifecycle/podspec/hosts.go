@@ -17,10 +17,10 @@ import (
 // hostsPath is the path of the hosts file in containers.
 const hostsPath = "/etc/hosts"
 
-// HostsFile returns the content of /etc/hosts for the containers of a pod; see [Launch].HostsPath. It contains the standard
-// entries, a line with the pod's host name for each valid pod address in ips, and the host aliases of the pod. For a pod on
-// the host network, it contains the node's hosts file and the host aliases. Source: ensureHostsFile in
-// pkg/kubelet/kubelet_pods.go, which writes the file with mode 0644.
+// HostsFile returns the content of /etc/hosts for the containers of a pod, see [Launch].HostsPath: the standard entries, the
+// host name for each valid pod address in ips, and the host aliases. On the host network, node, the hosts file of the node,
+// replaces all but the aliases. Source: ensureHostsFile in pkg/kubelet/kubelet_pods.go, which writes the file with mode
+// 0644.
 func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte, error) {
 	var b bytes.Buffer
 	if pod.Spec.HostNetwork {
@@ -57,8 +57,7 @@ func HostsFile(pod *corev1.Pod, ips []string, node []byte, opts Options) ([]byte
 	return b.Bytes(), nil
 }
 
-// hostsMount returns the mount of the pod's hosts file at /etc/hosts. ok is false if the file must not be mounted, because
-// the container mounts a volume at this path or the pod has no IP address.
+// hostsMount returns the mount of the pod's hosts file. ok is false without a pod IP, or if a volume is mounted there.
 func hostsMount(pod *corev1.Pod, container *corev1.Container, launch Launch, opts Options) (mount cri.Mount, ok bool) {
 	for _, m := range container.VolumeMounts {
 		if m.MountPath == hostsPath {

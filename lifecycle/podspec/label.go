@@ -39,9 +39,9 @@ func HasHash(container *corev1.Container, hash string) bool {
 	return string(strconv.AppendUint(buf[:0], uint64(hashContainer(container)), 16)) == hash
 }
 
-// hashContainer returns the FNV-1a hash of a text that represents the container's name and image. As in the kubelet, the
-// text is the printed list of the bytes of their JSON, such as "([]uint8)[123 34]".
+// hashContainer returns the FNV-1a hash of the container's name and image.
 func hashContainer(container *corev1.Container) uint32 {
+	// As in the kubelet, of the printed bytes of their JSON, such as "([]uint8)[123 34]".
 	d := hashDump{sum: fnvOffset}
 	d.addText("([]uint8)[")
 	d.addJSON(`{"image":"`, container.Image)
@@ -70,8 +70,7 @@ func (d *hashDump) addText(value string) {
 	}
 }
 
-// addJSON adds two pieces of JSON text to the hash. It adds the argument plain as it is. It then adds the argument quoted,
-// in which characters are escaped as in a JSON string.
+// addJSON adds plain JSON text, and then the content of a string, escaped as in JSON, to the hash.
 func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(plain)
 	for i := range len(quoted) {
@@ -84,9 +83,9 @@ func (d *hashDump) addJSON(plain, quoted string) {
 	d.addBytes(quoted)
 }
 
-// addBytes adds the bytes of the string to the hash, as decimal numbers with spaces between them. It is optimized, because
-// it is called for each observation of a running container.
+// addBytes adds the bytes of a string to the hash, as decimal numbers with spaces between them.
 func (d *hashDump) addBytes(value string) {
+	// Optimized: this runs for each observation of a running container.
 	sum := d.sum
 	for i := range len(value) {
 		if d.begun {

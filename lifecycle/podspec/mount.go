@@ -28,8 +28,7 @@ type Volume struct {
 	SELinuxRelabel bool           // the runtime relabels the volume with the SELinux label of the container
 }
 
-// hostPaths returns the host path of each volume, by volume name, as input of [podenv.Resolve]. The host path of an image
-// volume or block volume is empty.
+// hostPaths returns the host path of each volume by name, "" for an image or block volume, for [podenv.Resolve].
 func hostPaths(volumes map[string]Volume) map[string]string {
 	paths := make(map[string]string, len(volumes))
 	for name, v := range volumes {
@@ -38,9 +37,8 @@ func hostPaths(volumes map[string]Volume) map[string]string {
 	return paths
 }
 
-// containerMounts returns the mounts of a container in this order: launch.Mounts, its volume mounts, the hosts file, the
-// termination message file. Source: kubelet_pods.go in pkg/kubelet, and makeMounts in
-// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// containerMounts returns the mounts of a container: launch.Mounts, volume mounts, hosts file, termination message file.
+// Source: kubelet_pods.go in pkg/kubelet, and makeMounts in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.Path, env *podenv.Environment, launch Launch, opts Options) ([]cri.Mount, error) {
 	all := slices.Clone(launch.Mounts)
 	for i := range container.VolumeMounts {
@@ -68,8 +66,7 @@ func containerMounts(pod *corev1.Pod, container *corev1.Container, path *field.P
 	return all, nil
 }
 
-// setIDMappings copies the ID mappings of the pod's user namespace to each mount. The owner of a file then has the same ID
-// inside and outside of the namespace.
+// setIDMappings copies the ID mappings of a user namespace to each mount, so that file owners are equal inside and outside.
 func setIDMappings(mounts []cri.Mount, user *cri.UserNamespace) {
 	for i := range mounts {
 		mounts[i].UIDMappings, mounts[i].GIDMappings = user.UIDs, user.GIDs
@@ -112,8 +109,7 @@ func volumeMount(pod *corev1.Pod, container *corev1.Container, index int, path *
 	return mount, err
 }
 
-// resolveSubPath returns the path below the volume's root that is mounted. It expands the variables in subPathExpr from env.
-// A variable that is missing or empty is an error, because a wrong path would be mounted.
+// resolveSubPath returns the path below the volume's root that is mounted, with the variables in subPathExpr expanded.
 func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Environment) (string, error) {
 	if mount.SubPathExpr == "" {
 		return mount.SubPath, checkValue(path.Child("subPath"), mount.SubPath, podfield.CheckRelative)
@@ -123,6 +119,7 @@ func resolveSubPath(mount *corev1.VolumeMount, path *field.Path, env *podenv.Env
 	sub, fits := expand.String(mount.SubPathExpr, podfield.MaxPath-1, func(name string) (string, bool) {
 		value, _ := env.Lookup(name)
 		if value == "" {
+			// Without a value, a wrong path would be mounted.
 			missing = append(missing, name)
 		}
 		return value, true
@@ -151,8 +148,8 @@ func convertPropagation(mount *corev1.VolumeMount, path *field.Path) (cri.Propag
 	}
 }
 
-// resolveRecursiveReadOnly reports whether a volume mount must be recursively read-only, that is including all mounts below
-// it (KEP-3857). It returns an error if the volume mount requires this and the runtime does not support it.
+// resolveRecursiveReadOnly reports whether a mount and all mounts below it must be read-only (KEP-3857). It returns an error
+// if the runtime does not support this.
 func resolveRecursiveReadOnly(pod *corev1.Pod, mount *corev1.VolumeMount, path *field.Path, opts Options) (bool, error) {
 	mode := *optional.First(mount.RecursiveReadOnly, new(corev1.RecursiveReadOnlyDisabled))
 	if mode == corev1.RecursiveReadOnlyDisabled {

@@ -28,8 +28,8 @@ type Cleaner struct {
 // the volumes, the cgroup and the logs of the pod.
 func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 
-// releaseTerminated releases the volumes and the cgroup of a terminated pod. It reports whether this call did. Source:
-// SyncTerminatedPod in pkg/kubelet/kubelet.go.
+// releaseTerminated releases the volumes and the cgroup of a terminated pod. released is true if this call released them.
+// Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
 func (c *Cleaner) releaseTerminated(ctx context.Context, actions *plan.Actions, observed cri.Pod) (released bool, err error) {
 	if terminated := actions.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
 		c.released = terminated

@@ -42,7 +42,8 @@ func (h *hooks) recordFallback(call hook.Call, message string) {
 	h.reporter.RecordWarning(podevents.ReasonLifecycleHTTPFallback, subjectOfCall(call), "%s", message)
 }
 
-// newPreStopCall returns the arguments for the preStop hook of a container to kill, from its annotations if pod is nil.
+// newPreStopCall returns the arguments for the preStop hook of a container. If pod is nil, they come from the annotations of
+// the container.
 func (h *hooks) newPreStopCall(pod *corev1.Pod, observed cri.Pod, kill plan.Kill) hook.Call {
 	call := hook.Call{
 		Pod: pod, ContainerID: kill.ID, Container: &corev1.Container{Name: kill.Name},

@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// checkNetwork returns an error, and sets it as the waiting reason, if the pod network is not ready. Source: SyncPod in
-// pkg/kubelet/kubelet.go.
+// checkNetwork returns an error if the pod network is not ready. The error becomes the waiting reason of the containers to
+// start. Source: SyncPod in pkg/kubelet/kubelet.go.
 func (x *Executor) checkNetwork(ctx context.Context, pod *corev1.Pod, actions *plan.Actions) error {
 	if pod.Spec.HostNetwork || x.node.CheckNetwork == nil {
 		return nil

@@ -100,7 +100,7 @@ func (q *Quota) enforceQuota(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// enforceLifted enforces the CPU quota of the pod cgroup after a start, failed or not, if this agent process has lifted it.
+// enforceLifted enforces the CPU quota of the pod cgroup after a start if this agent process has lifted it.
 func (q *Quota) enforceLifted(ctx context.Context, pod *corev1.Pod) error {
 	q.mu.Lock()
 	lifted := q.lifted

@@ -76,7 +76,7 @@ func (t *Reporter) reportContainerStart(start podevents.ContainerStart) {
 	}
 }
 
-// reportImageVolume calls the ImageVolumeRequested hook with the result of a pull, nil if the image is on the node.
+// reportImageVolume calls the ImageVolumeRequested hook with the error of a pull. nil means that the image is on the node.
 func (t *Reporter) reportImageVolume(err error) {
 	if hook := t.node.ImageVolumeRequested; hook != nil {
 		hook(t.id, err)

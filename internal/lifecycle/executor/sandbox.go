@@ -70,7 +70,7 @@ func (r *sandboxRunner) ensureSandbox(ctx context.Context, pod *corev1.Pod, obse
 	return sb, nil
 }
 
-// buildConfig returns the CRI config of the planned or else of the existing sandbox, with which its containers are created.
+// buildConfig returns the CRI config of the planned sandbox, or else of the existing one, in which containers are created.
 func (r *sandboxRunner) buildConfig(pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (c cri.SandboxConfig, err error) {
 	var attempt uint32
 	if actions.Sandbox != nil {

@@ -18,7 +18,7 @@ type startSlot struct {
 	releasedForPull bool   // the slot was released during a pull
 }
 
-// acquireSlot waits for a start slot, which s.release or a timeout releases.
+// acquireSlot waits for a start slot. s.release or the end of Node.StartSlotTimeout releases it.
 func (s *startSlot) acquireSlot(ctx context.Context) error {
 	if err := s.node.Slots.Acquire(ctx); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *startSlot) acquireSlot(ctx context.Context) error {
 // pullAfter is how long Images.Ensure may take before it counts as a pull.
 const pullAfter = 100 * time.Millisecond
 
-// pullWithoutSlot calls pull. A long pull loses the start slot, and then waits for a new one.
+// pullWithoutSlot calls pull. If this takes long, it releases the start slot meanwhile, and then waits for a new one.
 func (s *startSlot) pullWithoutSlot(ctx context.Context, pull func() error) error {
 	timer := time.AfterFunc(pullAfter, s.release)
 	err := pull()

@@ -302,7 +302,7 @@ func IsSameExceptStatus(a, b *corev1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// shrinkGrace returns pod, or a copy with the grace period of old if that is shorter: it never grows.
+// shrinkGrace returns pod, or a copy with the grace period of old if that is shorter, because it must never grow.
 func shrinkGrace(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || old.DeletionTimestamp == nil || pod.DeletionTimestamp == nil || plan.GracePeriod(pod) <= plan.GracePeriod(old) {
 		return pod

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// valueFrom returns the value of a variable from its source, or nil without its optional object or key. path is for errors.
+// valueFrom returns the value of a variable from its source, or nil if its optional object or key does not exist. path is
+// for errors.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, container *corev1.Container, from *corev1.EnvVarSource, path *field.Path, sources *Sources,
 ) (*string, error) {

@@ -60,7 +60,7 @@ func (m *Merge) With(set Accepted) (*Merge, []Refusal) {
 	return next, refusals
 }
 
-// claimUIDs assigns each UID to a source that lists it, if possible as before.
+// claimUIDs assigns each UID to one source that lists it, if possible to the same source as before.
 func (m *Merge) claimUIDs(previousClaims map[string]claim) {
 	m.claims = make(map[string]claim, len(previousClaims))
 	for _, s := range m.sources { // existing claims stay

@@ -28,9 +28,10 @@ type Refusal struct {
 	Err error       // names the pod
 }
 
-// Accept checks the pods of a set. It rejects a pod whose name or UID occurred earlier in the set, and calls judge for each
-// other pod, with the pod of this UID in before or nil as old. judge returns pod to accept it, a copy and an error to accept
-// only that copy, or nil and an error to reject pod. refusals has an entry for each error.
+// Accept checks the pods of a set and returns the accepted set. It rejects a pod whose name or UID occurred earlier in the
+// set. For each other pod it calls judge with the pod of this UID in before, or nil, as old. judge returns pod to accept it,
+// a changed copy and an error to accept only that copy, or nil and an error to reject pod. refusals has an entry for each
+// error.
 func Accept(before Accepted, set Set, judge func(old, pod *corev1.Pod) (*corev1.Pod, error)) (next Accepted, refusals []Refusal) {
 	previous := make(map[string]*corev1.Pod, len(before.Pods))
 	for _, pod := range before.Pods {

@@ -12,9 +12,10 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// HideReplacement returns observed with the states in replaced of the containers that the agent is replacing, so that the
-// pod status shows neither the exit nor the wait. A container whose replacement has started is not changed. The kubelet
-// replaces a container within one sync. Source: SyncPod in pkg/kubelet/kubelet.go.
+// HideReplacement returns observed with the previous state, from replaced, of each container that the agent is replacing.
+// The pod status then shows neither the exit of the old container nor the wait for the new one. A container whose
+// replacement has started is not changed. The kubelet replaces a container within one sync. Source: SyncPod in
+// pkg/kubelet/kubelet.go.
 func HideReplacement(observed cri.Pod, replaced []cri.Container) cri.Pod {
 	if len(replaced) == 0 {
 		return observed

@@ -84,8 +84,9 @@ type Container struct {
 }
 
 // Decide compares the resources in the spec of a pod with its allocated and actual resources, and returns the containers to
-// resize. The Reason is set if the node can never perform the resize; [Decision.IsResize] leaves the free resources to the
-// caller. Source: computePodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go, pkg/kubelet/allocation.
+// resize. The Reason is set if the node can never perform the resize. Decide does not check the free resources of the node;
+// see [Decision.IsResize]. Source: computePodResizeAction in pkg/kubelet/kuberuntime/kuberuntime_manager.go,
+// pkg/kubelet/allocation.
 func Decide(state State) Decision {
 	if state.Allocated == nil || state.NoUpdates || state.NoCgroup {
 		state.CgroupSizes = state.CgroupSizes.podLevelOnly() // then the actual resources are allocated

@@ -56,8 +56,8 @@ func (r *Runtime) Name(ctx context.Context) (string, error) {
 }
 
 // CheckNetwork returns an error if the pod network is not ready, and records that the pod waits for it. If the cached status
-// is older than 5 s, it requests a new one, and with wait waits for it at most 2 s. Without any status it returns nil: the
-// runtime reports a missing network when it creates the sandbox.
+// is older than 5 s, it requests a new one, and waits for it at most 2 s if wait is true. Without any status it returns nil:
+// the runtime reports a missing network when it creates the sandbox.
 func (r *Runtime) CheckNetwork(ctx context.Context, uid string, wait bool) error {
 	if r.reporter == nil {
 		return nil

@@ -121,8 +121,8 @@ func (k *stateKeeper) addError(e TransitionError) {
 	k.errs = append(k.errs, &e)
 }
 
-// keepStates restores, with an error, each terminated container state that list has left although the spec forbids a
-// restart.
+// keepStates restores, with an error, the terminated state of a container that has left this state although its spec forbids
+// a restart.
 func (k *stateKeeper) keepStates(before, list []corev1.ContainerStatus, specs []corev1.Container, isInit bool) {
 	for i := range before {
 		previous := &before[i]

@@ -20,9 +20,9 @@ type Update struct {
 	Patch  []byte           // nil: the fields that the agent owns are unchanged
 }
 
-// Next computes the next update of the pod status on the API server. pod is the object there, the mirror pod for a static
-// pod, and status is that of the agent. For mayRun see [Merge]. The error reports that [Accept] had to correct the status;
-// the caller must send the patch even then.
+// Next computes the next update of the pod status on the API server. pod is the object on the server, the mirror pod for a
+// static pod, and status is that of the agent. For mayRun see [Merge]. The error reports that [Accept] had to correct the
+// status; the caller must send the patch even then.
 func Next(pod *corev1.Pod, status *corev1.PodStatus, mayRun bool, now time.Time) (Update, error) {
 	accepted, contradiction := Accept(pod, &pod.Status, status, now)
 	merged := Merge(pod, &pod.Status, &accepted, mayRun, now)

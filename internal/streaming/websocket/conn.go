@@ -148,7 +148,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readHeader reads the header of the next data frame, after replying to control frames. continued means within a message.
+// readHeader reads the header of the next data frame, after replying to control frames. continued is true within a message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()

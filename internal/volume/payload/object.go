@@ -39,9 +39,9 @@ func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool
 	}
 }
 
-// addKeys adds a file for each item, or for each key of data without items. A missing key is an error with the format
-// missing.
-func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, isOptional *bool, missing string) {
+// addKeys adds a file for each item, or without items for each key of data. A missing key is an error, unless isOptional is
+// true.
+func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, isOptional *bool, errorFormat string) {
 	if len(items) == 0 {
 		for key, content := range data {
 			b.addFile(key, content, nil)
@@ -54,7 +54,7 @@ func (b *builder) addKeys(data map[string][]byte, items []corev1.KeyToPath, isOp
 		case ok:
 			b.addFile(item.Path, content, item.Mode)
 		case !optional.IsTrue(isOptional):
-			b.addError(missing, item.Key)
+			b.addError(errorFormat, item.Key)
 		}
 	}
 }

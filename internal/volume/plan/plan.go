@@ -110,14 +110,14 @@ func (b *slots) takeSlot() bool {
 	return true
 }
 
-// freeSlots returns how many steps may start: at most State.Parallel steps run at a time. A step that has run longer than
-// State.Slow is not counted. freed is when the next running step reaches this time; zero means never.
+// freeSlots returns how many more steps may start, and when the next running step stops counting or zero.
 func (s *State) freeSlots(now time.Time) (n int, freed time.Time) {
 	n = max(s.Parallel, 1)
 	count := func(p *Progress) {
 		if p.Step == None {
 			return
 		}
+		// A slow step is not counted.
 		if slow := p.Since.Add(s.Slow); slow.After(now) {
 			n--
 			freed = sleep.Earlier(freed, slow)

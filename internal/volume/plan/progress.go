@@ -80,10 +80,9 @@ func BackoffPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 }
 
-// unavailablePolicy returns the delays before the retries of a step that failed because a server did not respond. The
-// longest delay is only 15 s, because pods then wait for nothing else once the server is back. All other failures use
-// [BackoffPolicy].
+// unavailablePolicy returns the back-off for a step that failed because a server did not respond.
 func unavailablePolicy() backoff.Policy {
+	// The longest delay is short, because pods wait for nothing else once the server is back.
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 15 * time.Second}
 }
 
@@ -107,9 +106,9 @@ func (p *Progress) Start(step Step, now time.Time) {
 	}
 }
 
-// Complete records that the running step has completed. A nil failure is a success: the phase becomes Absent after a
-// teardown or unstage, and Ready after any other step. If a plugin call that was given up may have changed the node in the
-// meantime, a successful teardown or unstage counts as failed and is repeated.
+// Complete records that the running step has succeeded, or failed with failure. After a success the phase becomes Absent for
+// a teardown or unstage, and Ready for other steps. A teardown or unstage counts as failed if a given-up plugin call may
+// have changed the node meanwhile.
 func (p *Progress) Complete(failure *Failure, now time.Time) {
 	s := p.Step
 	p.Step, p.Since = None, time.Time{}
@@ -128,11 +127,10 @@ func (p *Progress) Complete(failure *Failure, now time.Time) {
 	}
 }
 
-// recordFailure records the failure of a step and sets the time of the retry. The phase becomes Absent if a set-up or stage
-// has left nothing on the node. It becomes Ready if a set-up has failed, but a usable volume of a previous agent process
-// exists.
+// recordFailure records the failure of a step and sets the time of the retry.
 func (p *Progress) recordFailure(step Step, failure Failure, now time.Time) {
 	if step == SetUp && p.Recovered && !p.hasHungCall() && failure.Usable {
+		// A usable volume of a previous agent process exists.
 		p.Phase, step = Ready, Remount
 	}
 	if p.Failed != step || p.unavailable != failure.Unavailable {
@@ -160,9 +158,8 @@ func (p *Progress) GiveUp(failure Failure, now time.Time) {
 	p.Complete(&failure, now)
 }
 
-// HungCallReturned records that a plugin call has returned after it was given up. step is the step that has made this call.
-// The failed step may be retried at once. A running teardown or unstage must be repeated, because the call may have changed
-// the node.
+// HungCallReturned records that a plugin call of this step has returned after it was given up. The failed step may be
+// retried at once. A running teardown or unstage must be repeated, because the call may have changed the node.
 func (p *Progress) HungCallReturned(step Step) {
 	if step.isRemoval() {
 		p.HungTearDown = false
@@ -176,8 +173,7 @@ func (p *Progress) HungCallReturned(step Step) {
 // hasHungCall reports whether a plugin call was given up and has not returned yet.
 func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 
-// canRemove reports whether a teardown or unstage may start after its back-off: the phase is not Absent, no step is running,
-// and no earlier teardown or unstage hangs.
+// canRemove reports whether a teardown or unstage may start after its back-off.
 func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
 // canSetUp reports whether a set-up, update or stage may start after its back-off: no step is running and no plugin call

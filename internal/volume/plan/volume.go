@@ -58,8 +58,7 @@ func (v *Volume) GiveUp(failure Failure, now time.Time) {
 	v.Stale = v.Stale || s == Remount
 }
 
-// nextStep returns the next step of the volume, and the earliest time for its start. step is None if the volume needs no
-// step, or if a running step of the volume or its device prevents it.
+// nextStep returns the next step of the volume, or None, and the earliest time for its start.
 func (v *Volume) nextStep() (step Step, at time.Time) {
 	switch {
 	case v.Desired == Unmounted && v.canRemove():

@@ -73,11 +73,11 @@ func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	}
 }
 
-// Certificate returns the certificate for a source of a projected volume of pod. name is the name of the volume, and index
-// selects the source. The first call makes Run request the certificate, and renew it until [Keeper.Forget] is called.
-// Certificate waits at most Options.Wait for the first certificate, and then returns an error.
-func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, index int) (volume.PodCertificate, error) {
-	r, err := k.trackSource(pod, name, index)
+// Certificate returns the certificate for the source with this index of a projected volume. The first call makes Run request
+// the certificate, and renew it until [Keeper.Forget]. Certificate waits at most Options.Wait for the first certificate, and
+// then returns an error.
+func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, volumeName string, index int) (volume.PodCertificate, error) {
+	r, err := k.trackSource(pod, volumeName, index)
 	if err != nil {
 		return volume.PodCertificate{}, err
 	}
@@ -104,8 +104,8 @@ func (k *Keeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, 
 	}
 }
 
-// trackSource returns the record of the certificate for the source with this index in the named volume. The first call
-// creates the record and wakes Run, which requests the certificate. It is an error if there are too many certificates.
+// trackSource returns the certificate record of the source, and creates it at the first call. Too many certificates are an
+// error.
 func (k *Keeper) trackSource(pod *corev1.Pod, volume string, index int) (*certRecord, error) {
 	asked := findProjection(pod, volume, index)
 	if asked == nil {

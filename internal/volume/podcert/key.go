@@ -22,8 +22,8 @@ func KeyTypes() []string {
 	return []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 }
 
-// GenerateKey generates a private key of one of the [KeyTypes]. key is PEM-encoded PKCS #8. stub is a DER-encoded PKCS #10
-// certificate request without a subject, which proves the possession of the key. An RSA key takes seconds of CPU time.
+// GenerateKey generates a private key of one of the [KeyTypes] as PEM-encoded PKCS #8. stub is a DER-encoded PKCS #10
+// request without a subject, which proves the possession of the key. An RSA key takes seconds of CPU time.
 func GenerateKey(keyType string) (key, stub []byte, err error) {
 	private, err := generateSigner(keyType)
 	if err != nil {

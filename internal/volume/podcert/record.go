@@ -48,8 +48,7 @@ type certRecord struct {
 	warnedOverdue, warnedExpired bool
 }
 
-// nextRequest returns when Run must send the next request for the certificate. needed is false if no request must be sent,
-// because a request is running or the last request was refused.
+// nextRequest returns when Run must request the certificate, if it is needed.
 func (r *certRecord) nextRequest() (at time.Time, needed bool) {
 	if r.cancel != nil || r.refused {
 		return at, false
@@ -60,12 +59,12 @@ func (r *certRecord) nextRequest() (at time.Time, needed bool) {
 	return r.retryAt, true
 }
 
-// applyResult records the result of the running request: the key and the issued certificate, or err. random, a number in
-// [0,1), spreads the renewals of different certificates over maxJitter.
+// applyResult records the key and the issued certificate, or err, after a request. random is in [0,1).
 func (r *certRecord) applyResult(key []byte, issued volume.IssuedCertificate, err error, random float64, now time.Time) {
 	r.cancel, r.err = nil, err
 	if err == nil {
 		r.issued = volume.PodCertificate{Key: key, Chain: issued.Chain}
+		// The renewals of different certificates are spread over maxJitter.
 		r.renewAt, r.expiresAt = issued.BeginRefreshAt.Add(time.Duration(random*float64(maxJitter))), issued.NotAfter
 		r.failures, r.retryAt = 0, time.Time{}
 		r.retryAt = now.Add(minAge)
@@ -86,8 +85,7 @@ const (
 	ReasonExpired = "CertificateExpired"
 )
 
-// dueWarnings returns the reasons of the warning events that are due: the renewal is overdue, or the certificate has
-// expired. It returns each reason once per certificate. wake is the time of the next warning; zero means never.
+// dueWarnings returns the reasons of due warning events, once per certificate, and the time of the next one or zero.
 func (r *certRecord) dueWarnings(now time.Time) (reasons []string, wake time.Time) {
 	if r.issued.Key == nil || r.refused {
 		return nil, wake
@@ -126,11 +124,11 @@ func (r *certRecord) metricState(now time.Time) string {
 	return "fresh"
 }
 
-// currentCertificate returns the last issued certificate. It returns an error if no certificate is issued yet. After a
-// refused request it always returns an error, even if an earlier certificate is still valid.
+// currentCertificate returns the last issued certificate.
 func (r *certRecord) currentCertificate() (volume.PodCertificate, error) {
 	switch {
 	case r.refused:
+		// Even if an earlier certificate is still valid.
 		return volume.PodCertificate{}, r.err
 	case r.issued.Key != nil:
 		return r.issued, nil

@@ -67,8 +67,7 @@ type request struct {
 	projection *corev1.PodCertificateProjection
 }
 
-// collectDue returns the requests that must be sent, and the events that must be recorded, now. wake is the time of the next
-// request or event; zero means never.
+// collectDue returns the requests to send and the events to record now, and the time of the next one or zero.
 func (k *Keeper) collectDue(ctx context.Context, now time.Time) (requests []request, events []event, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,8 +96,7 @@ func eventMessages() map[string]string {
 	return map[string]string{ReasonOverdue: "PodCertificate refresh overdue", ReasonExpired: "PodCertificate expired"}
 }
 
-// makeRequest generates a key, requests a certificate for it and records the result. After a success it calls the functions
-// passed to [Keeper.Watch]. After a failure it logs the error.
+// makeRequest requests a certificate for a new key, records the result, and calls the functions passed to [Keeper.Watch].
 func (k *Keeper) makeRequest(req request) {
 	key, issued, err := k.issueCertificate(req.ctx, req.pod, req.projection)
 	if errors.Is(req.ctx.Err(), context.Canceled) { // Run is stopping, or the pod was forgotten
@@ -120,10 +118,10 @@ func (k *Keeper) makeRequest(req request) {
 	}
 }
 
-// issueCertificate generates a key and requests a certificate for it from the issuer, as a podCertificate source of pod
-// demands. At most two keys are generated in parallel.
+// issueCertificate generates a key and requests a certificate for it, for a podCertificate source of pod.
 func (k *Keeper) issueCertificate(ctx context.Context, pod *corev1.Pod, projection *corev1.PodCertificateProjection) (key []byte, issued volume.IssuedCertificate, err error) {
 	select {
+	// Limits the keys that are generated in parallel.
 	case k.keySlots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, issued, ctx.Err()

@@ -184,8 +184,7 @@ func (v *Volume) validate() error {
 	return nil
 }
 
-// validateClaim returns an error if only one of claim and PV is recorded, or if the name of the PV is not the name of the
-// volume on disk.
+// validateClaim returns an error unless claim and PV are both recorded, with the PV's name as on disk, or both missing.
 func (v *Volume) validateClaim() error {
 	if (v.Claim == nil) != (v.PV == nil) || v.PV != nil && v.PV.Name != v.SpecName() {
 		return fmt.Errorf("volume %q: recorded claim is not that of %q", v.Name, v.SpecName())
@@ -232,9 +231,8 @@ func (r Pod) Remove(dir string) error {
 	return nil
 }
 
-// ReadAll returns the records of all pods that have a directory in root. damaged contains the errors of records that cannot
-// be read, by pod UID. err is the error of reading root. ReadAll also removes the files of a first Write that was
-// interrupted.
+// ReadAll returns the records of all pods that have a directory in root. damaged has the errors of unreadable records by pod
+// UID, and err is the error of reading root. ReadAll removes the files of an interrupted first Write.
 func ReadAll(root string) (records []Pod, damaged map[string]error, err error) {
 	damaged = map[string]error{}
 	d, err := os.Open(root)

@@ -15,9 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// FileLabel returns the SELinux label for the files of a container with these options. It is the default label of the node
-// with the user and the level of options. The role and the type are for processes and are ignored. The label is "" if
-// SELinux is disabled or options have no level.
+// FileLabel returns the SELinux label for the files of a container: the default label of the node with the user and level of
+// options. Role and type are for processes. The label is "" if SELinux is disabled or options have no level.
 func (n Node) FileLabel(options *corev1.SELinuxOptions) (string, error) {
 	if !n.Enabled || n.DefaultFileLabel == "" || options == nil || options.Level == "" {
 		return "", nil
@@ -47,8 +46,8 @@ func (e *MultipleLabelsError) Error() string {
 	return "multiple SELinux labels found: " + strings.Join(e.Labels, ",")
 }
 
-// MountLabel returns the SELinux label with which the named volume of pod must be mounted. It returns "" if the volume must
-// be mounted without a label. The error is a [MultipleLabelsError] if the containers of pod need different labels.
+// MountLabel returns the SELinux label for mounting a volume of pod, or "" for none. The error is a [MultipleLabelsError] if
+// the containers of pod need different labels.
 func (n Node) MountLabel(pod *corev1.Pod, volume string) (string, error) {
 	if !n.Enabled {
 		return "", nil

@@ -50,8 +50,7 @@ func ReadNode(root fs.FS) (Node, error) {
 	return Node{Enabled: true, DefaultFileLabel: labels["file"]}, nil
 }
 
-// readContexts returns the default labels of containers from the SELinux policy. The keys are "process" and "file". It
-// returns nil if the policy has no default labels.
+// readContexts returns the default labels, "process" and "file", of containers in the SELinux policy, or nil.
 func readContexts(root fs.FS) (map[string]string, error) {
 	data, err := readFile(root, "usr/share/containers/selinux/contexts")
 	if errors.Is(err, fs.ErrNotExist) {
