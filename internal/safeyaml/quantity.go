@@ -99,4 +99,6 @@ func (f fieldCache) fieldTypes(structType reflect.Type) map[string]reflect.Type 
 }
 
 // foldKey returns a form of key that is equal for all keys that package encoding/json treats as equal.
-func foldKey(key string) string { return strings.ToLower(strings.ToUpper(key)) } // two non-ASCII letters become ASCII only as upper case
+func foldKey(key string) string {
+	return strings.ToLower(strings.ToUpper(key)) // two non-ASCII letters become ASCII only in upper case
+}

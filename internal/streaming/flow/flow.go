@@ -76,8 +76,8 @@ func copyFromSocket(dst io.Writer, buffered []byte, raw syscall.RawConn) error {
 		}
 	}
 	for {
-		// It holds no buffer while it waits, and reads all available bytes, so that many small writes become one TLS
-		// record.
+		// readSocket holds no buffer while it waits, and reads all available bytes, so that many small writes become
+		// one TLS record.
 		buf, n, err := readSocket(raw)
 		if n > 0 {
 			if _, err := dst.Write(buf[:n]); err != nil {

@@ -32,12 +32,12 @@ const (
 	cleanUpPeriod = time.Minute // time between two removals of expired tokens
 )
 
-// NeedsRefresh reports whether t must be replaced: after 24 h, or in the last fifth of its lifetime, which is in seconds.
-// random, a number in [0,1), moves this up to 10 s earlier, so that tokens are not replaced all at once.
-func NeedsRefresh(t volume.Token, lifetime int64, random float64, now time.Time) bool {
+// NeedsRefresh reports whether t must be replaced: after 24 h, or in the last fifth of its lifetime. random, a number in
+// [0,1), moves this up to 10 s earlier, so that tokens are not replaced all at once.
+func NeedsRefresh(t volume.Token, lifetimeSeconds int64, random float64, now time.Time) bool {
 	jitter := time.Duration(random*maxJitter.Seconds()) * time.Second
-	issued := t.Expires.Add(-time.Duration(lifetime) * time.Second)
-	lastFifth := time.Duration(lifetime*20/100) * time.Second
+	issued := t.Expires.Add(-time.Duration(lifetimeSeconds) * time.Second)
+	lastFifth := time.Duration(lifetimeSeconds*20/100) * time.Second
 	return now.After(issued.Add(maxAge-jitter)) || now.After(t.Expires.Add(-lastFifth-jitter))
 }
 
