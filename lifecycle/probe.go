@@ -22,15 +22,14 @@ type Probes interface {
 	Result(key probe.Key) (value probe.Value, ok bool)
 }
 
-// syncProbes passes the pod and its published status to Options.Probes, which starts and stops probes. A deleted pod, which
-// no source lists, is passed with a deletion timestamp, so that only its readiness probes continue.
+// syncProbes passes the pod and its published status to Options.Probes, which starts and stops probes.
 func (w *worker) syncProbes(pod *corev1.Pod, status *corev1.PodStatus, deleted bool) {
 	if w.r.opts.Probes == nil {
 		return
 	}
 	if deleted && pod.DeletionTimestamp == nil {
 		copied, now := *pod, metav1.Now()
-		copied.DeletionTimestamp = &now
+		copied.DeletionTimestamp = &now // only readiness probes continue
 		pod = &copied
 	}
 	if err := w.r.opts.Probes.Sync(pod, status); err != nil {

@@ -45,8 +45,8 @@ func (p *publication) podIPs() []corev1.PodIP {
 	return p.status.PodIPs
 }
 
-// statusInput returns the input from which the status of the pod is computed. It is a plan.State without the fields that
-// only affect actions. deleted is true if the pod is being torn down.
+// statusInput returns the input from which the pod's status is computed: a plan.State without the fields that only affect
+// actions.
 func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) plan.State {
 	if pod == nil {
 		return plan.State{Observed: observed, Now: time.Now(), Deleted: deleted}
@@ -61,8 +61,8 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	}
 }
 
-// previousStatus returns the last published status of the pod. It prefers the status that this agent process has published,
-// then the status in the record on disk, then the status in the pod object.
+// previousStatus returns the last published status of the pod: that of this agent process, of the record on disk, or of the pod
+// object.
 func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	if w.published.status != nil {
 		return w.published.status
@@ -75,11 +75,10 @@ func (w *worker) previousStatus(pod *corev1.Pod) *corev1.PodStatus {
 	return &pod.Status
 }
 
-// publishObserved computes the status of the pod from its observed containers, and publishes it. deleted is true if no
-// source lists the pod. If pod is nil, nothing is published, because an orphaned pod has no status.
+// publishObserved computes the status of the pod from its observed containers and publishes it.
 func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool) {
 	if pod == nil {
-		return
+		return // an orphaned pod has no status
 	}
 	if !deleted && pod.DeletionTimestamp == nil {
 		observed = podview.HideReplacement(podview.HideLateSuccessors(pod, observed, w.previousStatus(pod)), w.published.replaced)
@@ -89,14 +88,13 @@ func (w *worker) publishObserved(ctx context.Context, pod *corev1.Pod, observed 
 	w.publishStatus(pod, observed, &st, deleted)
 }
 
-// publishStatus publishes the computed status st of the pod if it has changed: to the probes, to the record on disk and to
-// Hooks.StatusChanged. The record and the hook get a terminal phase only once no container of the pod runs. The record of a
-// deleted pod, which no source lists, is not written.
+// publishStatus publishes the pod's status, if it has changed, to the probes, the record on disk and Hooks.StatusChanged.
 func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.PodStatus, deleted bool) {
 	if pod == nil {
 		return
 	}
 	p, previous := &w.published, w.previousStatus(pod)
+	// The record and the hook get a terminal phase only once no container of the pod runs.
 	shown := podstatus.DeferTerminalPhase(pod, observed, *st, cmp.Or(p.phase, previous.Phase))
 	same := p.status != nil && p.phase == shown.Phase && reflect.DeepEqual(*p.status, *st)
 	p.status, p.phase = st, shown.Phase
@@ -137,8 +135,7 @@ func (w *worker) republishStatus(ctx context.Context) {
 	w.publishObserved(ctx, pod, observed, deleted)
 }
 
-// readTerminationMessages returns the termination messages of all exited containers of the pod, by container ID. It reads
-// each message once, and caches it until the runtime removes the container.
+// readTerminationMessages returns the termination messages of all exited containers by container ID. It reads each message once.
 func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) map[string]string {
 	p := &w.published
 	if p.messages == nil {
@@ -158,8 +155,8 @@ func (w *worker) readTerminationMessages(ctx context.Context, observed cri.Pod) 
 	return p.messages
 }
 
-// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It also deletes the
-// IDs of exited and removed containers from the pod's record on disk.
+// pendingPostStarts returns the IDs of the running containers whose postStart hook has not completed. It removes other
+// containers from the pod's record.
 func (w *worker) pendingPostStarts(observed cri.Pod) []string {
 	ids := w.record.Get().PostStartPending
 	gone := func(id string) bool {

@@ -79,10 +79,9 @@ type Reconciler struct {
 	recordsLoaded bool              // used by Run alone: recordedPods was loaded after the first complete list
 }
 
-// New returns a Reconciler that runs pods in the runtime rt. The observer reports the pods of that runtime. New starts no
-// goroutine; call [Reconciler.Run] next. It registers for the changes that the observer, Options.Probes and Options.Volumes
-// report, if they implement [Notifier]. It returns an error if an argument or a required option is nil, or the error of
-// [Options.Validate].
+// New returns a Reconciler that runs pods in the runtime rt, as observed by observer. It starts no goroutine: call
+// [Reconciler.Run] next. New subscribes to the observer, Options.Probes and Options.Volumes if they implement [Notifier]. The
+// error names a missing argument or option, or is that of [Options.Validate].
 func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
@@ -148,8 +147,7 @@ func (r *Reconciler) Changed(uids ...string) {
 	r.wakeWorkers(uids...)
 }
 
-// wakeWorkers makes the workers of the pods with these UIDs sync. For a pod without a worker it wakes Run, which starts a
-// worker if one is needed.
+// wakeWorkers makes the workers of these pods sync. A pod without a worker gets one if needed.
 func (r *Reconciler) wakeWorkers(uids ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,14 +155,13 @@ func (r *Reconciler) wakeWorkers(uids ...string) {
 		if w := r.workers[uid]; w != nil {
 			w.mailbox.Wake()
 		} else {
-			r.signalWorkers()
+			r.signalWorkers() // Run starts a worker
 		}
 	}
 }
 
-// Drain terminates all pods, and returns when they are removed or ctx ends. From then on the Reconciler ignores the pods of
-// all sources. If the pods of the runtime cannot be listed, Drain does not succeed, and its error says so. Drain also
-// returns an error if Run has returned, or is not called within a second.
+// Drain terminates all pods, and returns when they are removed or ctx ends. From then on, the pods of all sources are ignored.
+// It returns an error if the runtime's pods cannot be listed, if Run has returned, or if Run is not called within a second.
 func (r *Reconciler) Drain(ctx context.Context) error {
 	if err := r.awaitRun(ctx); err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -200,9 +197,8 @@ func (r *Reconciler) awaitRun(ctx context.Context) error {
 	}
 }
 
-// Run manages the pods until ctx ends. It then stops its goroutines, leaves all containers running, and returns nil. It
-// returns an error at once if another agent has locked Dirs.Pods, if the owner file in that directory cannot be read, or if
-// Run was called before.
+// Run manages the pods until ctx ends. It then leaves all containers running and returns nil. It returns an error at once if
+// another agent has locked Dirs.Pods, if the owner file there cannot be read, or if Run was called before.
 func (r *Reconciler) Run(ctx context.Context) (err error) {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("lifecycle.Reconciler: %w", err)

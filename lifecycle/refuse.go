@@ -60,9 +60,8 @@ func (e *podCheckError) Error() string { return e.err.Error() }
 // Unwrap returns the cause.
 func (e *podCheckError) Unwrap() error { return e.err }
 
-// newRejection returns the reason and message with which a refused pod fails. The argument errs contains the errors of its
-// checks. The argument invalid is true if the pod is invalid, and false if it only uses an unsupported feature. If the name,
-// namespace or UID is invalid, the result is nil, because no status can be reported for such a pod.
+// newRejection returns the reason and message with which a refused pod fails, or nil if the pod has no valid name, namespace or
+// UID.
 func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid bool) *podstatus.Rejection {
 	if slices.ContainsFunc(errs, func(e *field.Error) bool {
 		return slices.Contains([]string{"metadata.uid", "metadata.name", "metadata.namespace"}, e.Field)
@@ -75,6 +74,7 @@ func (r *Reconciler) newRejection(pod *corev1.Pod, errs field.ErrorList, invalid
 		return &podstatus.Rejection{Reason: reasonSysctl, Message: "forbidden sysctl: " + sysctls[0].Detail}
 	case pod.Spec.OS != nil && pod.Spec.OS.Name != corev1.Linux:
 		return &podstatus.Rejection{Reason: reasonOS, Message: "Failed to admit pod as the OS field doesn't match node OS"}
+	// Other errors only mean that the pod uses an unsupported feature.
 	case invalid:
 		return &podstatus.Rejection{Message: truncateMessage(message)}
 	case r.opts.AppArmorError != nil && podapi.UsesAppArmor(pod):
@@ -95,8 +95,7 @@ func truncateMessage(message string) string {
 	return strings.ToValidUTF8(message[:maxRejectionMessage-len("...")], "") + "..."
 }
 
-// rejectionFor returns the rejection with which a refused pod fails. It returns nil for a deleted or terminated pod, and for
-// a pod that was not refused by a check of its spec.
+// rejectionFor returns the rejection with which a pod fails that a check of its spec has refused, or nil if it need not fail.
 func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	unfit, ok := errors.AsType[*podCheckError](refusal.Err)
 	if !ok || refusal.Pod.DeletionTimestamp != nil || podstatus.IsTerminal(refusal.Pod.Status.Phase) {
@@ -105,9 +104,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods keeps the pointers of unchanged refused pods: it replaces each refused pod in next by the equal pod in
-// previous, if there is one. All other refused pods are replaced by copies. If shared (PodSet.Shared) is true, it copies
-// nothing, because no code changes the pods.
+// retainRefusedPods replaces each refused pod in next by its unchanged pointer in previous, or by a copy unless the pods are
+// shared (PodSet.Shared).
 func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -121,9 +119,8 @@ func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	}
 }
 
-// reportRefusals calls Hooks.PodRefused for each refused pod of the named source, and returns the errors. It omits a refusal
-// that the previous call for this source has reported, with the same pod and error text. It also omits a terminated pod that
-// its checks refuse. At most one call per source runs at a time. The caller does not hold Reconciler.mu.
+// reportRefusals calls Hooks.PodRefused for each newly refused pod of the source, and returns the errors. At most one call per
+// source runs at a time. The caller does not hold Reconciler.mu.
 func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []podset.Refusal) (errs []error) {
 	reported := make(map[[sha256.Size]byte]bool, len(refusals))
 	for _, refusal := range refusals {
@@ -135,6 +132,7 @@ func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []
 			}
 		}
 		key := sha256.Sum256([]byte(id.UID + "/" + id.Namespace + "/" + id.Name + " " + refusal.Err.Error()))
+		// The previous call for this source has reported it.
 		if known := state.reported[key] || reported[key]; known {
 			reported[key] = true
 			continue
@@ -154,13 +152,11 @@ func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []
 	return errs
 }
 
-// startRejections calls add for each refused pod that must be reported as failed. It skips a refused pod that exists in the
-// runtime or has a worker, because this pod continues to run. It does nothing while the list of observed pods is incomplete.
-// The caller holds Reconciler.mu.
+// startRejections calls add for each refused pod that must be reported as failed. The caller holds Reconciler.mu.
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)
-		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid })
+		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid }) // a refused pod that exists continues to run
 		if listComplete && !exists && rejection != nil && r.workers[uid] == nil {
 			add(refused, rejection)
 		}

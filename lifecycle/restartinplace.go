@@ -10,16 +10,14 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// shouldRestartInPlace reports whether the worker keeps the deleted pod, with its mirror pod and restart counts, and
-// restarts it after it has stopped. This is true only for a static pod that its source lists again unchanged, for example
-// because its manifest was removed and rewritten. Source: restartRequested in pkg/kubelet/pod_workers.go,
-// filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
+// shouldRestartInPlace reports whether a deleted static pod is restarted with its restart counts, because its source lists it
+// again unchanged. Source: restartRequested in pkg/kubelet/pod_workers.go, filterOutInactivePods in pkg/kubelet/kubelet_pods.go.
 func (w *worker) shouldRestartInPlace(pod *corev1.Pod) bool {
 	return pod != nil && qos.IsStatic(pod) && pod.DeletionTimestamp == nil && w.mailbox.IsRelisted() && !w.progress.sourceChanged
 }
 
-// restartInPlace cancels the deletion of a pod that its source lists again, so that the worker restarts the pod. The caller
-// has stopped the containers and released volumes and cgroup. It returns false if the source no longer lists the pod.
+// restartInPlace cancels the deletion of a stopped pod that its source lists again, and reports whether it does. The worker then
+// restarts the pod.
 func (w *worker) restartInPlace() bool {
 	if !w.mailbox.RevokeDeletion() {
 		return false

@@ -17,9 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// publishAfterError publishes the status of the pod after a sync has failed with err, and returns the delay before the next
-// sync. The next sync is not later than due, unless due is zero. If the spec of the pod has changed during the sync, the
-// delay is zero. deleted is true if no source lists the pod.
+// publishAfterError publishes the status of the pod after a failed sync, and returns the delay before the next sync. If due is
+// set, the next sync is not later.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
 	if unread == nil {
@@ -32,17 +31,17 @@ func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observe
 	}
 	wait := w.recordFailure(ctx, err, due)
 	if newest, _ := w.mailbox.Desired(); newest != pod && !mailbox.IsSameExceptStatus(newest, pod) {
-		return 0
+		return 0 // the spec has changed during the sync
 	}
 	return wait
 }
 
-// readAfterActions returns the last observation of the pod. If the failed sync was replacing containers, it waits for an
-// observation that is newer than its actions, because an older observation may lack the new container.
+// readAfterActions returns an observation of the pod after a failed sync.
 func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	if len(w.published.replaced) == 0 {
 		return w.readPod(ctx, time.Time{})
 	}
+	// The sync was replacing containers: an observation from before may lack the new container.
 	newest, err := w.observePod(ctx)
 	if err == nil {
 		w.published.replaced = nil
@@ -50,8 +49,8 @@ func (w *worker) readAfterActions(ctx context.Context) (cri.Pod, error) {
 	return newest, err
 }
 
-// recordFailure records and reports the error of a failed sync, and returns the back-off before the next sync. The next sync
-// is not later than due, unless due is zero.
+// recordFailure reports the error of a failed sync, and returns the back-off before the next sync. If due is set, the next sync
+// is not later.
 func (w *worker) recordFailure(ctx context.Context, err error, due time.Time) time.Duration {
 	if ctx.Err() != nil {
 		return 0
@@ -78,13 +77,12 @@ func (w *worker) recordSuccess() {
 // maxImmediateTeardowns is how often the teardown of a pod is repeated without delay. A correct runtime needs two teardowns.
 const maxImmediateTeardowns = 5
 
-// teardownDelay returns the delay before the worker checks again whether the runtime has removed the pod. It is zero for the
-// first maxImmediateTeardowns checks. It then grows from 1 s to 10 s, because the runtime reports success but does not
-// remove the pod.
+// teardownDelay returns the delay before the worker checks again whether the runtime has removed the pod.
 func (w *worker) teardownDelay() time.Duration {
 	if w.progress.teardowns <= maxImmediateTeardowns {
 		return 0
 	}
+	// The runtime reports success but does not remove the pod.
 	return retryDelay(w.progress.teardowns-maxImmediateTeardowns, false, w.r.opts.Pacing.Rand())
 }
 
@@ -94,19 +92,17 @@ const (
 	retryMax   = 10 * time.Second
 )
 
-// retryDelay returns the back-off after this number of consecutive failures: 1 s, doubled per failure up to 10 s. random,
-// from 0 to 1, adds up to half of it. If the runtime is unavailable, the back-off stays at 1 s, because the pod is not the
-// cause.
+// retryDelay returns the back-off after this number of consecutive failures: 1 s, doubled up to 10 s, plus a random part of at
+// most half of it.
 func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	if unavailable {
-		failures = 1
+		failures = 1 // the pod is not the cause
 	}
 	wait := backoff.Policy{First: retryFirst, Max: retryMax}.After(failures)
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// nextSyncDelay returns the delay before the next sync, after a sync that has succeeded. The delay is the resync period plus
-// a random part of at most half the period. The next sync is not later than wake, unless wake is zero.
+// nextSyncDelay returns the delay before the next sync after a success: a random resync period, but not after wake.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {
@@ -115,8 +111,7 @@ func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	return d
 }
 
-// earliestRetry returns the earliest time at which a retry can succeed after err. It reads the time from each
-// [podstatus.StartError] that err wraps. It returns zero if a retry can succeed at once.
+// earliestRetry returns the time before which no retry can succeed after err, or zero if there is none.
 func earliestRetry(err error) time.Time {
 	switch x := err.(type) { // each wrapped error is examined
 	case *podstatus.StartError:

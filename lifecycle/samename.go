@@ -21,9 +21,8 @@ import (
 // blockedReportDelay is how long a pod waits for another pod of its name until it reports the last error of that pod as well.
 const blockedReportDelay = 5 * time.Second
 
-// awaitSameNamePods waits until all earlier pods with the namespace and name of this pod are removed. It publishes that the
-// pod waits. It also ends when the pod need not wait any more, for example because it was deleted. It returns false only if
-// ctx ends first.
+// awaitSameNamePods waits, and publishes that the pod waits, until all earlier pods of the same namespace and name are removed.
+// It returns false only if ctx ends first.
 func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	if w.blockingWorker() == nil {
 		return true
@@ -31,7 +30,7 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	timer := time.NewTimer(blockedReportDelay)
 	defer timer.Stop()
 	withError := false
-	for b := w.blockingWorker(); b != nil; b = w.blockingWorker() {
+	for b := w.blockingWorker(); b != nil; b = w.blockingWorker() { // nil also if this pod was deleted meanwhile
 		w.reportBlocked(ctx, b, withError)
 		withError = false
 		select {
@@ -49,13 +48,12 @@ func (w *worker) awaitSameNamePods(ctx context.Context) bool {
 	return ctx.Err() == nil // at the end of ctx the workers of the other pods stop, too
 }
 
-// blockingWorker returns the worker of an earlier pod with the same namespace and name, which must be removed before this
-// pod can start. It returns nil if there is none, or if this pod is deleted, evicted or terminated and need not wait.
+// blockingWorker returns the worker of an earlier pod of the same name that must be removed before this pod can start, or nil.
 func (w *worker) blockingWorker() *worker {
 	last := w.record.Get().Status
 	pod, deleted := w.mailbox.Desired()
 	if deleted || w.mailbox.HasNewEviction() || w.record.Get().Eviction != nil || pod.DeletionTimestamp != nil || podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase) {
-		return nil
+		return nil // this pod will not start
 	}
 	return w.earlierSameNameWorker()
 }
@@ -95,8 +93,8 @@ func (p *predecessors) removeWorker(predecessor *worker) {
 	p.workers = slices.DeleteFunc(p.workers, func(w *worker) bool { return w == predecessor })
 }
 
-// reportBlocked publishes a status whose message is that the pod waits for the pod of the worker blocker. If withError is
-// set and the other pod has an error, reportBlocked also records a warning event and reports this error.
+// reportBlocked publishes a status with the message that the pod waits for the pod of blocker. If withError is set, it also
+// reports that pod's error.
 func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError bool) {
 	err := fmt.Errorf("wait until pod %s/%s with UID %s, which has the same name, has terminated", blocker.id.Namespace, blocker.id.Name, blocker.id.UID)
 	lastErr := w.r.lastErrorOf(blocker)
@@ -111,14 +109,13 @@ func (w *worker) reportBlocked(ctx context.Context, blocker *worker, withError b
 	w.reporter.ReportSyncError(err, retryMax)
 }
 
-// publishBlockedStatus publishes a status in which the containers of the pod wait. The message of their waiting reason is
-// the text of cause. If the pod cannot be read within a second, nothing is published.
+// publishBlockedStatus publishes a status in which the pod's containers wait because of cause.
 func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	observed, err := w.readPod(ctx, time.Time{})
 	if err != nil {
-		return
+		return // the pod could not be read in time
 	}
 	pod, _ := w.mailbox.Desired()
 	w.setWaitingReasons(pod.Spec.InitContainers, observed, podstatus.ReasonContainerCreating, cause)
@@ -140,8 +137,7 @@ func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.P
 	}
 }
 
-// lastErrorOf returns the error because of which the worker's pod makes no progress, or nil. It prefers the error of
-// observing the pod in the runtime to the error of the pod's last sync.
+// lastErrorOf returns the error because of which the pod of the worker makes no progress, or nil.
 func (r *Reconciler) lastErrorOf(podWorker *worker) error {
 	if observer, ok := r.observer.(interface{ PodHealthy(uid string) error }); ok {
 		if err := observer.PodHealthy(podWorker.id.UID); err != nil {

@@ -80,8 +80,8 @@ func (r *Reconciler) Set(set PodSet) error {
 	return errors.Join(r.reportRefusals(set.Source, src, refusals)...)
 }
 
-// beginSet returns the state of the source with this name, which it creates at the first call. call is the number of this
-// Set call, counted over all sources. The error says why the source must not call Set.
+// beginSet returns the state of the named source, created on first use, and the number of this call over all sources. It returns
+// an error if the source must not call Set.
 func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err error) {
 	if name == "" {
 		return nil, 0, errors.New("set of a source without a name: field Source must not be empty")
@@ -111,10 +111,9 @@ func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err
 	return src, r.setCalls, nil
 }
 
-// isSameSet reports whether the set has the same pods as the previous set of its source. It returns false if a pod of the
-// previous set was refused, so that this pod is checked again.
+// isSameSet reports whether the set equals the previous one of its source.
 func isSameSet(previous *podset.Accepted, set *PodSet) bool {
-	if previous.Incomplete != set.Incomplete || len(previous.Refused) > 0 || len(previous.Pods) != len(set.Pods) {
+	if previous.Incomplete != set.Incomplete || len(previous.Refused) > 0 || len(previous.Pods) != len(set.Pods) { // a refused pod is checked again
 		return false
 	}
 	for i, pod := range set.Pods {
@@ -125,15 +124,14 @@ func isSameSet(previous *podset.Accepted, set *PodSet) bool {
 	return true
 }
 
-// acceptPod checks a pod that a source lists, and returns the version of it to run. The argument old is the version that
-// runs now; nil means that the pod is new. If the pod is refused, acceptPod returns an error, and old with the pod's
-// deletion timestamp, so that a deletion takes effect. An accepted pod is returned as a copy. If shared (PodSet.Shared) is
-// true, it is not copied, because no code changes the pods of the source.
+// acceptPod checks a pod that a source lists, and returns the version to run. The running version is old, nil for a new pod. If
+// the pod is refused, the result is old with the pod's deletion timestamp.
 func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, error) {
 	valid := old != nil && podapi.Equal(&old.ObjectMeta, &pod.ObjectMeta) && podapi.Equal(&old.Spec, &pod.Spec)
 	if old == pod || valid && podapi.Equal(&old.Status, &pod.Status) {
 		return old, nil
 	}
+	// The source does not change shared pods (PodSet.Shared).
 	if !shared {
 		pod = pod.DeepCopy()
 	}
@@ -158,9 +156,8 @@ func (r *Reconciler) acceptPod(old, pod *corev1.Pod, shared bool) (*corev1.Pod, 
 	return pod, nil
 }
 
-// withDeletion returns a copy of old with the deletion timestamp and grace period of pod. A deletion is thereby applied even
-// if the changed spec of the pod is refused. If pod is not deleted, or old already has its timestamp and grace period,
-// withDeletion returns old itself.
+// withDeletion returns old with the deletion timestamp and grace period of pod, so that a deletion takes effect even if the
+// changed spec is refused.
 func withDeletion(old, pod *corev1.Pod) *corev1.Pod {
 	if old == nil || pod.DeletionTimestamp == nil || old.DeletionTimestamp.Equal(pod.DeletionTimestamp) &&
 		podapi.Equal(&old.DeletionGracePeriodSeconds, &pod.DeletionGracePeriodSeconds) {

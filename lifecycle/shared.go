@@ -59,9 +59,8 @@ func (s *sharedState) setAdmission(state admission) {
 	s.activeChanged()
 }
 
-// reservesResources reports whether the requests of the pod count against the capacity of the node. They count from the
-// admission of the pod until it has terminated. They also count while the pod's record is not read yet, because a previous
-// agent process may have admitted the pod.
+// reservesResources reports whether the pod's requests count against the node's capacity: from its admission, or until its
+// record is read, to its termination.
 func (s *sharedState) reservesResources() bool {
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }

@@ -12,12 +12,11 @@ func (w *worker) setSource(source string) {
 	w.record.SetSource(source)
 }
 
-// deletePodOfOtherSource deletes the pod if its record on disk names another source of this agent. That source listed a pod
-// with the same UID before the agent restarted, and the running containers belong to that earlier pod. They are removed, and
-// then a new worker starts this pod from scratch. If Options.Sources does not contain the recorded source, the pod is kept,
-// because the source may have been renamed.
+// deletePodOfOtherSource deletes the pod if, before the agent restarted, another source listed a pod with this UID. A new worker
+// then starts this pod.
 func (w *worker) deletePodOfOtherSource() {
 	was := w.record.Get().Source
+	// was == ""||A recorded source that is not in Options.Sources may have been renamed: its pod is kept.
 	if w.source == "" || was == "" || was == w.source || !slices.Contains(w.r.opts.Sources, was) {
 		return
 	}

@@ -40,8 +40,8 @@ func (r *Reconciler) RemoveTerminatedContainers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitRemoval waits until the runtime has no container or sandbox of the worker's pod; then done is closed. It returns an
-// error if ctx ends or Run returns first.
+// awaitRemoval waits until done, when the runtime has no container or sandbox of the worker's pod. It returns an error if ctx
+// ends or Run returns first.
 func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <-chan struct{}) error {
 	var why error
 	select {
@@ -60,9 +60,9 @@ func (r *Reconciler) awaitRemoval(ctx context.Context, podWorker *worker, done <
 	}
 }
 
-// IsManaged reports whether garbage collection must keep the containers and files of the pod with this UID, because the
-// Reconciler removes them itself. This is true for each pod that a source lists or that is torn down. IsManaged returns true
-// for every UID while the list of pods is incomplete, for example before Run.
+// IsManaged reports whether garbage collection must keep the containers and files of the pod with this UID: a source lists the
+// pod, or the Reconciler is removing it. It returns true for every UID while the list of pods is incomplete, for example before
+// Run.
 func (r *Reconciler) IsManaged(uid string) bool {
 	pods, err := r.observer.Pods()
 	r.mu.Lock()

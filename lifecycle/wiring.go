@@ -60,9 +60,7 @@ type ProbeChecker interface {
 	Check(pod *corev1.Pod) field.ErrorList
 }
 
-// completeSpec sets the fields CgroupParent and Node of Options.Spec if they are unset and Options.Cgroups provides their
-// values. It returns an error if CgroupParent remains unset although Options.Cgroups is set, because the containers of a pod
-// would run outside the pod's cgroup.
+// completeSpec sets the fields CgroupParent and Node of Options.Spec from Options.Cgroups if they are unset.
 func (o *Options) completeSpec() error {
 	if o.Cgroups == nil {
 		return nil
@@ -70,6 +68,7 @@ func (o *Options) completeSpec() error {
 	if n, ok := o.Cgroups.(CgroupNamer); ok && o.Spec.CgroupParent == nil {
 		o.Spec.CgroupParent = n.CgroupParent()
 	}
+	// Otherwise the containers of a pod would run outside the pod's cgroup.
 	if o.Spec.CgroupParent == nil {
 		return errors.New("lifecycle.Options: field Spec.CgroupParent: required with Cgroups, unless these are a CgroupNamer, as a podtree.Tree on a " +
 			"driver.Driver is: without, no pod is in its cgroup")
@@ -88,17 +87,15 @@ func (r *Reconciler) reportNotRun(err error) {
 	}
 }
 
-// reportNoAdmit reports, once per Reconciler, that a temporarily evicted pod is started again although Options.Admit is nil.
-// The node may still be short of resources, so the pod may be evicted again at once.
+// reportNoAdmit reports once that a temporarily evicted pod is started again without a check of the node (Options.Admit is nil).
 func (r *Reconciler) reportNoAdmit() {
 	r.noAdmitOnce.Do(func() {
 		r.reportRuntimeError(errors.New("a temporarily evicted pod starts again without admission: Options.Admit is nil, so it may be evicted again at once: see podevict.Admit"))
 	})
 }
 
-// connectNotifiers registers the Reconciler for the changes that the observer, Options.Probes and Options.Volumes report, if
-// they implement [Notifier]. A change of a pod then wakes its worker. It also passes the methods Active and MayRun to
-// Options.Cgroups, if this implements [Follower].
+// connectNotifiers makes changes that the observer, Options.Probes and Options.Volumes report wake the workers, if they
+// implement [Notifier].
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
@@ -127,8 +124,8 @@ type wiringChecks struct {
 	lastReports     map[string]time.Time // time of the last report, by name of the part
 }
 
-// watchWiring checks whether the program calls Changed and runs the probes, and reports if it does not. It repeats the
-// checks every wiringPeriod until ctx ends.
+// watchWiring checks every wiringPeriod, until ctx ends, whether the program calls Changed and runs the probes. It reports
+// failures.
 func (r *Reconciler) watchWiring(ctx context.Context) {
 	w := &wiringChecks{r: r, lastReports: map[string]time.Time{}}
 	for sleep.For(ctx, wiringPeriod) == nil {
@@ -139,8 +136,8 @@ func (r *Reconciler) watchWiring(ctx context.Context) {
 	}
 }
 
-// checkChangedCalls reports an error if the Reconciler does not learn of changed pods: pods were started or stopped, the
-// observer does not implement [Notifier], and the program has not called Changed.
+// checkChangedCalls reports an error if the program has not called Changed after pods were started or stopped, and no [Notifier]
+// replaces it.
 func (w *wiringChecks) checkChangedCalls() {
 	switch acted := w.r.podsChanged.Load(); {
 	case w.r.changedCalled.Load():
@@ -165,8 +162,7 @@ func (w *wiringChecks) checkProbesRun() {
 	w.probesUnhealthy = err != nil
 }
 
-// reportPart logs err and passes it to Hooks.Error. The error says that the program does not run or connect the named part
-// of the agent. An error of a part is reported at most once per wiringReportPeriod.
+// reportPart reports that the program does not run or connect this part of the agent, at most once per wiringReportPeriod.
 func (w *wiringChecks) reportPart(part string, err error) {
 	if last, before := w.lastReports[part]; before && time.Since(last) < wiringReportPeriod {
 		return

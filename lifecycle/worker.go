@@ -63,8 +63,8 @@ func newWorker(reconciler *Reconciler, id cri.PodIdentity, pod *corev1.Pod) *wor
 	return w
 }
 
-// syncUntilRemoved is the main loop of the worker. It syncs the pod after each change and whenever a sync is due. It returns
-// when the pod is removed or ctx ends.
+// syncUntilRemoved is the main loop of the worker: it syncs the pod after each change and when due, until the pod is removed or
+// ctx ends.
 func (w *worker) syncUntilRemoved(ctx context.Context) {
 	if err := w.record.Load(); err != nil {
 		w.reporter.Warn("pod record", "error", err)
@@ -100,8 +100,8 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 	}
 }
 
-// syncPod observes the pod once, plans the next actions and executes them. It returns the delay before the next sync. If the
-// pod is removed from the runtime and the node, removed is true, and no sync follows.
+// syncPod observes the pod, plans and executes its next actions, and returns the delay before the next sync. If removed is true,
+// none follows.
 func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool) {
 	w.published.starting = false
 	observed, err := w.observePod(ctx)
@@ -164,8 +164,8 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 	return w.applyActions(ctx, work, s, &a, pod), false
 }
 
-// delayAfterError returns the delay before the next sync, after a sync has failed with err. If the context of the sync,
-// work, was cancelled by a change of the pod, the delay is zero. Otherwise it is the back-off after a failure.
+// delayAfterError returns the delay before the next sync after an error: zero if a change of the pod has canceled the sync,
+// whose context is work.
 func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Duration {
 	if ctx.Err() == nil && work.Err() != nil {
 		return 0
@@ -173,21 +173,22 @@ func (w *worker) delayAfterError(ctx, work context.Context, err error) time.Dura
 	return w.recordFailure(ctx, err, time.Time{})
 }
 
-// clearRecord clears the record on disk of a deleted pod. A later pod with the same UID, such as a static pod, then starts
-// from scratch. The last status remains in memory, to report the teardown of this pod.
+// clearRecord clears the record on disk of a deleted pod, so that a later pod with the same UID, such as a static pod, starts
+// from scratch.
 func (w *worker) clearRecord() {
 	was := w.record.Get()
 	if was.Status == nil {
 		return
 	}
 	if was.Source == w.source { // else the status is of another source's pod
+		// The teardown of this pod is reported with it.
 		w.published.previousAgent = was.Status
 	}
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { *now = poddir.Record{} })
 }
 
 // applyActions executes the actions of a sync, requests a new observation of the pod, and returns the delay before the next
-// sync. work is the context of this sync, which is cancelled when the pod changes. ctx is the context of the worker.
+// sync. A change of the pod cancels work.
 func (w *worker) applyActions(ctx, work context.Context, state plan.State, actions *plan.Actions, pod *corev1.Pod) (next time.Duration) {
 	if actions.Sandbox != nil {
 		actions.Sandbox.PodStarted = w.published.status.StartTime.Time
@@ -220,9 +221,8 @@ func (w *worker) applyActions(ctx, work context.Context, state plan.State, actio
 	return w.nextSyncDelay(actions.WakeAt, state.Now)
 }
 
-// executeActions executes the actions, which can take as long as an image pull or a grace period. Meanwhile it publishes
-// each new status of the pod. changed is true if the pod or its containers have changed during this time, so that another
-// sync must follow.
+// executeActions executes the actions and publishes each new status of the pod meanwhile. changed reports whether the pod has
+// changed and needs another sync.
 func (w *worker) executeActions(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (changed bool, err error) {
 	w.published.starting, w.published.replaced = len(actions.Start) > 0, actions.ReplacedContainers(observed)
 	w.exec.StartSync(w.published.podIPs())
@@ -262,8 +262,7 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	return s, err
 }
 
-// cleanUpPod releases the volumes, the cgroup, the probes and the files of a pod that the runtime has removed, and calls
-// Hooks.PodRemoved. removed is true on success. After an error, next is the delay before the sync that tries it again.
+// cleanUpPod releases all resources of a pod that the runtime has removed. On error, next is the delay before the retry.
 func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
 	w.publishObserved(ctx, pod, observed, true)
 	err := w.exec.Cleaner.ReleaseVolumes(ctx)
@@ -288,16 +287,14 @@ func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.P
 // observeTimeout is the time without an observation of the pod after which a sync fails and is retried.
 const observeTimeout = time.Minute
 
-// observePod returns the state of the pod in the runtime, observed after the last actions of the worker have completed. It
-// waits for such an observation, but at most for observeTimeout.
+// observePod returns the state of the pod in the runtime after the worker's last actions. It waits at most observeTimeout.
 func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 	defer cancel()
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// readPod returns the state of the pod in the runtime. It waits for an observation that is newer than the time after. If
-// that is zero, the last observation is returned.
+// readPod returns the state of the pod in the runtime, as observed later than the time after, for which it waits.
 func (w *worker) readPod(ctx context.Context, after time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, after)
 	return podview.AsUnstarted(observed), err

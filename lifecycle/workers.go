@@ -14,8 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// removeWorker deletes the worker of a removed pod from the Reconciler. Workers of later pods with the same namespace and
-// name, which wait for this removal, are woken. They also drop their references to the worker, so that its memory is freed.
+// removeWorker deletes the worker of a removed pod, and wakes workers of later pods with the same namespace and name.
 func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.mu.Lock()
 	delete(r.workers, podWorker.id.UID)
@@ -25,6 +24,7 @@ func (r *Reconciler) removeWorker(podWorker *worker) {
 	}
 	close(podWorker.removed)
 	r.deferred.removeResize(podWorker.id.UID)
+	// References to other workers are dropped, so that their memory is freed.
 	podWorker.earlierPods.removeWorker(nil)
 	r.mu.Lock()
 	for _, successor := range r.workers {
@@ -36,9 +36,8 @@ func (r *Reconciler) removeWorker(podWorker *worker) {
 	r.signalWorkers()
 }
 
-// syncWorkers updates the workers. It creates a worker for each desired pod and each orphaned pod that has none, and returns
-// the new workers, whose goroutines the caller starts. listComplete reports whether the list of the runtime's pods is
-// complete. If it is not, no pod is treated as orphaned or removed.
+// syncWorkers updates the workers, and returns new ones for the desired and orphaned pods without a worker. The caller starts
+// their goroutines.
 func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	observed, err := r.observer.Pods()
 	r.reportListError(err)
@@ -73,6 +72,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 		names[name] = append(names[name], w)
 		started = append(started, w)
 	}
+	// With an incomplete list, no pod is orphaned.
 	for _, p := range r.selectOrphans(observed, desired, listComplete) {
 		add(p.PodIdentity, nil, p.Time)
 	}
@@ -96,8 +96,7 @@ func (r *Reconciler) syncWorkers() (started []*worker, listComplete bool) {
 	return started, listComplete
 }
 
-// updateWorkers passes each worker the newest version of its pod, or the deletion if no source lists the pod any more. The
-// worker of a rejected pod continues as long as the pod's source lists the pod. The caller holds Reconciler.mu.
+// updateWorkers passes each worker the newest version of its pod, or its deletion. The caller holds Reconciler.mu.
 func (r *Reconciler) updateWorkers(desired *podset.Merge) {
 	refused := map[string]*corev1.Pod{}
 	for _, pod := range desired.RefusedPods() {
@@ -106,6 +105,7 @@ func (r *Reconciler) updateWorkers(desired *podset.Merge) {
 	for uid, w := range r.workers {
 		if pod := desired.Pod(uid); pod != nil && w.source == desired.SourceOf(uid) {
 			w.mailbox.Update(pod, w.shared.isTerminal())
+			// A rejected pod stays as long as its source lists it.
 		} else if pod := refused[uid]; pod != nil && w.rejection != nil {
 			w.mailbox.Update(pod, w.shared.isTerminal())
 		} else {

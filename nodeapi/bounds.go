@@ -18,8 +18,8 @@ const maxBody = 1 << 20
 // deadlineStep is the shortest time between two changes of a write deadline. Setting it for each log line would be slow.
 const deadlineStep = time.Second
 
-// limitBody limits the size of the request body to maxBody, and the time for reading it to Options.BodyTimeout. It is called
-// before the handler, because the limits must also apply if the handler never reads the body.
+// limitBody limits the size of the request body, and the time for reading it. It is called before a handler, which may never
+// read the body.
 func (s *Server) limitBody(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		return
@@ -79,14 +79,13 @@ func (w *stallWriter) Flush() {
 // Unwrap returns the wrapped ResponseWriter, as [http.ResponseController] requires.
 func (w *stallWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// withStallTimeout wraps h with a timeout for slow clients. If the client accepts no data for Options.StallTimeout, the
-// connection fails. The timeout also covers the data that net/http writes after h has returned.
+// withStallTimeout wraps h so that the connection fails if the client accepts no data for Options.StallTimeout.
 func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &stallWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: s.o.StallTimeout}
 		h.ServeHTTP(p, r)
 		p.deadlineSet = time.Time{}
-		p.extendDeadline()
+		p.extendDeadline() // net/http writes buffered data after h has returned
 	})
 }
 
@@ -99,8 +98,7 @@ func (s *Server) routeWithStallTimeout(handler handlerFunc) handlerFunc {
 	}
 }
 
-// longRunning wraps a handler of requests that may last forever, such as followed logs. It sets the stall timeout, and
-// cancels the request when [Server.Run] stops.
+// longRunning wraps a handler of requests without a time limit, such as followed logs. It cancels them when [Server.Run] stops.
 func (s *Server) longRunning(handler handlerFunc) handlerFunc {
 	return s.cancelOnStop(s.routeWithStallTimeout(handler))
 }
@@ -127,8 +125,7 @@ type longRequests struct {
 	canceled bool
 }
 
-// addRequest registers the cancel function of a long-running request for cancelAll. After cancelAll, it calls cancel at
-// once. The caller must call remove when the request ends.
+// addRequest registers a long-running request, which cancelAll cancels. The caller calls remove when the request ends.
 func (l *longRequests) addRequest(cancel context.CancelCauseFunc) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// serveCheckpoint makes the runtime write a checkpoint of a running container to a file, and responds with the path of the
-// file. Source: checkpoint in pkg/kubelet/server/server.go (KEP-2008).
+// serveCheckpoint makes the runtime checkpoint a running container to a file, and responds with its path. Source: checkpoint in
+// pkg/kubelet/server/server.go (KEP-2008).
 func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, pathParams params) {
 	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
@@ -55,8 +55,7 @@ func (s *Server) serveCheckpoint(w http.ResponseWriter, r *http.Request, pathPar
 	writeJSON(w, body)
 }
 
-// checkpointTimeout parses the last of the given values as a number of seconds. Without a value it returns zero, which means
-// the default of the runtime.
+// checkpointTimeout parses the last value as a number of seconds. Without one, it returns zero: the default of the runtime.
 func checkpointTimeout(values []string) (time.Duration, error) {
 	if len(values) == 0 {
 		return 0, nil

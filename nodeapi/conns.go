@@ -60,9 +60,8 @@ func (l *connLimiter) Accept() (net.Conn, error) {
 	}
 }
 
-// addConn counts the accepted connection as open, and returns it as c. If maxAll connections are open, it returns nil, and
-// the caller must close the accepted connection. If too many connections are unauthenticated, it also returns the oldest of
-// them, which the caller must close.
+// addConn counts the accepted connection as open, or returns nil if maxAll are open. The caller closes oldest, an
+// unauthenticated connection too many.
 func (l *connLimiter) addConn(accepted net.Conn) (c, oldest *countedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

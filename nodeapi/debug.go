@@ -56,8 +56,8 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// parseVerbosity converts a klog verbosity to a slog level. The verbosities 0 to 2 mean Info, 3 and 4 mean Debug. Each
-// further step is one level lower.
+// parseVerbosity converts a klog verbosity to a slog level: 0 to 2 is Info, 3 and 4 is Debug, and each further step is one
+// lower.
 func parseVerbosity(verbosity string) (slog.Level, error) {
 	v, err := strconv.ParseUint(verbosity, 10, 32)
 	switch {

@@ -26,8 +26,8 @@ func (s *Server) allChecks() []HealthCheck {
 	return slices.Concat([]HealthCheck{{"log", alwaysHealthy}, {"syncloop", syncLoop}}, s.o.HealthChecks)
 }
 
-// addHealthChecks adds the page /healthz to r, which runs the check ping and the extra checks. It also adds a page for each
-// check, such as /healthz/ping. Source: InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.
+// addHealthChecks adds the page /healthz, which runs all checks, and a page for each, such as /healthz/ping. Source:
+// InstallPathHandler in k8s.io/apiserver/pkg/server/healthz.
 func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
 	all := slices.Concat([]HealthCheck{{"ping", alwaysHealthy}}, extra)
 	r.addHandler("/healthz", s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { s.serveHealth(w, req, all) })))
@@ -42,9 +42,7 @@ func (s *Server) addHealthChecks(r *router, extra []HealthCheck) {
 	}
 }
 
-// serveHealth runs all checks, except the checks in the query parameter exclude. If checks fail, the response has their
-// names without their errors, which may be confidential. Only the page of a single check, such as /healthz/ping, has its
-// error.
+// serveHealth runs all checks, except those in the query parameter exclude.
 func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []HealthCheck) {
 	query := r.URL.Query()
 	var lines strings.Builder
@@ -58,6 +56,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []Healt
 		}
 		if err := c.Check(r.Context()); err != nil {
 			failed = true
+			// The error may be confidential: only the page of the check, such as /healthz/ping, has it.
 			s.o.Logger.Warn("health check failed", "check", c.Name, "error", err)
 			fmt.Fprintf(&lines, "[-]%s failed: reason withheld\n", c.Name)
 			continue
@@ -85,8 +84,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request, all []Healt
 	_, _ = io.WriteString(w, lines.String()+"healthz check passed\n")
 }
 
-// validateChecks returns an error if a check has no function, or if its name cannot be used as the last part of
-// /healthz/NAME. A name must be unique and a valid path element.
+// validateChecks returns an error if a check has no function, or a name that is not unique or no path element.
 func validateChecks(all []HealthCheck) error {
 	taken := []string{"ping", "log", "syncloop"}
 	for i, c := range all {

@@ -22,11 +22,8 @@ type queryError struct {
 
 func (e *queryError) Error() string { return e.text }
 
-// parseLogOptions parses the query of a request for /containerLogs. Old clients send the parameter tail, which overrides
-// tailLines; "all" means all lines. On error, the result status is 400 if the query cannot be decoded, 422 if a value is
-// invalid.
-//
-// Source: getContainerLogs in pkg/kubelet/server/server.go and ValidatePodLogOptions.
+// parseLogOptions parses the query of a request for /containerLogs. On error, status is the HTTP status. Source:
+// getContainerLogs in pkg/kubelet/server/server.go and ValidatePodLogOptions.
 func parseLogOptions(query url.Values) (o *corev1.PodLogOptions, status int, err error) {
 	o = new(corev1.PodLogOptions)
 	if fail := decodeLogOptions(query, o); fail != nil {

@@ -22,8 +22,8 @@ const (
 	maxUnits  = 4 << 20         // bytes of the list of systemd units
 )
 
-// writeServiceLogs writes the logs of the queried services to out. First it writes the logs of all services that have a
-// systemd unit in the journal. Then it writes the log files of the other services.
+// writeServiceLogs writes the logs of the queried services: from the journal if it has a systemd unit of the service, then from
+// log files.
 func (h *NodeLogs) writeServiceLogs(ctx context.Context, out io.Writer, query *logquery.Query) {
 	var inJournal, inFiles []string
 	unitList := h.listUnits(ctx)
@@ -86,8 +86,7 @@ func (h *NodeLogs) journalCommand(ctx context.Context, args ...string) *exec.Cmd
 	return cmd
 }
 
-// writeServiceFile writes the first existing log file of service to out. If there is none or it cannot be read, it writes a
-// line with the error.
+// writeServiceFile writes the first existing log file of the service, or a line with the error.
 func (h *NodeLogs) writeServiceFile(ctx context.Context, out io.Writer, service string) {
 	err := h.copyFirst(ctx, out, service)
 	switch {

@@ -68,8 +68,7 @@ func (t *logTree) checkFile(name string) error {
 	return f.Close()
 }
 
-// openFile opens a regular file or directory in the log directory. If a symbolic link is replaced after the check, os.Root
-// returns an error, so that no file outside of the directory is opened.
+// openFile opens a regular file or directory in the log directory.
 func (t *logTree) openFile(name string) (*os.File, error) {
 	if name == "" {
 		name = "."
@@ -88,6 +87,7 @@ func (t *logTree) openFile(name string) (*os.File, error) {
 	if err != nil {
 		return nil, asNotExist(err)
 	}
+	// If a symbolic link is replaced after the check, os.Root opens no file outside of the directory.
 	f, err := t.root.OpenFile(inside, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, asNotExist(err)
@@ -138,8 +138,7 @@ func (t *logTree) resolveLinks(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
 }
 
-// firstLink returns the shortest prefix of name that is a symbolic link, and the target of the link. If no prefix is a
-// symbolic link, it returns empty strings.
+// firstLink returns the shortest prefix of name that is a symbolic link, and its target, or empty strings.
 func (t *logTree) firstLink(name string) (link, target string, err error) {
 	for end := 0; end < len(name); end++ {
 		next := strings.IndexByte(name[end:], '/')
@@ -160,8 +159,7 @@ func (t *logTree) firstLink(name string) (link, target string, err error) {
 	return "", "", nil
 }
 
-// relativeToRoot converts the absolute path target to a path relative to the log directory. If target is outside of the
-// directory, it returns an empty string.
+// relativeToRoot converts an absolute path to a path relative to the log directory, or to an empty string if it is outside.
 func (t *logTree) relativeToRoot(target string) string {
 	target = path.Clean(target)
 	for _, dir := range t.dirs {

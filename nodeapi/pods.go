@@ -19,9 +19,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// PodsWithStatus returns a Pods that puts the status of list into each pod. A nil status leaves the pod's own status; nil
-// pods are skipped. While list yields the same pointers for a pod and its status, the combined pod also keeps its pointer.
-// The JSON of the combined pod can therefore be cached. Calls of list are never concurrent.
+// PodsWithStatus returns a Pods that puts the status of list into each pod; a nil status keeps the pod's own. As long as list
+// yields the same pointers for a pod, the combined pod also keeps its pointer. Calls of list are never concurrent. Nil pods are
+// skipped.
 func PodsWithStatus(list iter.Seq2[*corev1.Pod, *corev1.PodStatus]) Pods {
 	type known struct {
 		status *corev1.PodStatus
@@ -110,12 +110,11 @@ func (e *podEncoder) dropCache() {
 	e.cached = nil
 }
 
-// encodePods returns the JSON of a v1.PodList in body, and the JSON of each pod in encoded. It takes the JSON of known pods
-// from cached, the map encoded of the previous call. Without pods, the field items is null, as in the kubelet.
+// encodePods returns the JSON of a v1.PodList, and of each pod for the next call, which passes them as cached.
 func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte, encoded map[*corev1.Pod][]byte, err error) {
 	const head, tail = `{"kind":"PodList","apiVersion":"v1","metadata":{},"items":`, "]}\n"
 	if len(pods) == 0 {
-		return []byte(head + "null}\n"), nil, nil
+		return []byte(head + "null}\n"), nil, nil // as in the kubelet
 	}
 	encoded = make(map[*corev1.Pod][]byte, len(pods))
 	size := len(head) + len(tail)
@@ -140,8 +139,8 @@ func encodePods(pods []*corev1.Pod, cached map[*corev1.Pod][]byte) (body []byte,
 	return append(body, tail...), encoded, nil
 }
 
-// runningPods returns the pods in snapshot that have a ready sandbox or a running container, newest first. The result contains
-// only names, UIDs, and the names and images of running containers. Source: GetRunningPods in pkg/kubelet/kubelet_getters.go.
+// runningPods returns the names, UIDs and running containers of the pods that have a ready sandbox or a running container,
+// newest first. Source: GetRunningPods in pkg/kubelet/kubelet_getters.go.
 func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	var all []cri.Pod
 	for pod := range snapshot.Pods() {

@@ -17,14 +17,14 @@ import (
 // mirrorAnnotation is the annotation of a mirror pod: the copy of a static pod at the API server.
 const mirrorAnnotation = "kubernetes.io/config.mirror"
 
-// findPod returns the pod given by the namespace and name in pathParams, or nil. It prefers a static pod to its mirror pod,
-// because only the static pod has containers.
+// findPod returns the pod of this namespace and name, or nil.
 func (s *Server) findPod(pathParams params) *corev1.Pod {
 	var found *corev1.Pod
 	for _, pod := range s.o.Pods.Pods() {
 		if pod.Name != pathParams["pod"] || pod.Namespace != pathParams["namespace"] {
 			continue
 		}
+		// Only the static pod has containers, not its mirror pod.
 		if _, mirror := pod.Annotations[mirrorAnnotation]; !mirror {
 			return pod
 		}
@@ -33,8 +33,7 @@ func (s *Server) findPod(pathParams params) *corev1.Pod {
 	return found
 }
 
-// findPodOrReply returns the pod given by the namespace and name in pathParams. If there is no such pod, it writes a 404
-// response and returns nil.
+// findPodOrReply returns the pod of this namespace and name. Without one, it writes a 404 response and returns nil.
 func (s *Server) findPodOrReply(w http.ResponseWriter, pathParams params) *corev1.Pod {
 	pod := s.findPod(pathParams)
 	if pod == nil {
@@ -58,8 +57,7 @@ func (s *Server) runningPart(ctx context.Context, pod *corev1.Pod) (cri.Pod, err
 	return runningParts(snapshot.Pod(uid)), err
 }
 
-// runningContainer returns the ID of a running container of pod. If several running containers have this name, it returns
-// the newest; if none has, an empty string.
+// runningContainer returns the ID of the newest running container of the pod with this name, or an empty string.
 func (s *Server) runningContainer(ctx context.Context, pod *corev1.Pod, name string) (id string, err error) {
 	part, err := s.runningPart(ctx, pod)
 	if err != nil {

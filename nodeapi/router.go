@@ -42,8 +42,7 @@ func (r *router) addHandler(path string, h http.Handler) {
 	r.paths = append(r.paths, path)
 }
 
-// addRoot makes serveRoute handle root and all paths below it. It must be called for the first path element of each route
-// that is passed to addRoute.
+// addRoot makes serveRoute handle root and all paths below it. Each route of addRoute needs the root of its path.
 func (r *router) addRoot(root string) {
 	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)
@@ -52,10 +51,10 @@ func (r *router) addRoot(root string) {
 	}
 }
 
-// addRoute adds a route, whose handler serves the given methods for all paths that match the pattern path. The responses
-// have the media type produces. addRoot must have been called for the first element of path.
-func (r *router) addRoute(path, produces string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
-	r.routes = append(r.routes, route{elements: splitPath(path), methods: methods, produces: produces, handler: handler})
+// addRoute adds a route whose handler serves these methods, with a media type, for paths that match a pattern. The first path
+// element is one of addRoot.
+func (r *router) addRoute(pattern, mediaType string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
+	r.routes = append(r.routes, route{elements: splitPath(pattern), methods: methods, produces: mediaType, handler: handler})
 }
 
 // addMetricPaths adds names as values of the metric label path. All paths without such a name have the value "other".
@@ -68,8 +67,7 @@ func (r *router) addMetricPaths(names ...string) {
 // splitPath returns the elements of path, split at each slash. Slashes at the start and end are ignored.
 func splitPath(path string) []string { return strings.Split(strings.Trim(path, "/"), "/") }
 
-// serveRoute calls the handler of the first route that matches the path. If there is no such route, it responds with 404. If
-// the route does not allow the method or the Accept header, it responds with 405 or 406.
+// serveRoute calls the handler of the first route that matches the path, or responds with 404, 405 or 406.
 func (r *router) serveRoute(w http.ResponseWriter, req *http.Request) {
 	got := splitPath(req.URL.Path)
 	var found *route

@@ -85,8 +85,7 @@ func (s *Server) addDebugRoutes(r *router) {
 	r.addHandler("/statusz", s.withStallTimeout(s.serveStatus(paths)))
 }
 
-// addMachineRoutes adds the paths for log files of the machine, for profiles and for the log level. A path that the options
-// disable responds with 405.
+// addMachineRoutes adds the paths for log files of the machine, profiles and the log level. Disabled paths respond with 405.
 func (s *Server) addMachineRoutes(r *router) {
 	r.addMetricPaths("logs", "debug")
 	if s.o.NodeLogs != nil {

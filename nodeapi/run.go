@@ -26,9 +26,9 @@ type Endpoint struct {
 	TLS      *tls.Config  // result of [TLSConfig]; nil serves without encryption
 }
 
-// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all endpoints and returns the
-// error. To stop, it closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other
-// requests. It returns when all handlers have returned; a second call returns an error.
+// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all and returns the error. It then
+// closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other requests. It returns
+// after all handlers. A second call returns an error.
 func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	if err := s.guard.Begin(); err != nil {
 		return errors.Join(fmt.Errorf("nodeapi: Run: %w: make another Server", err), closeListeners(endpoints))
@@ -74,8 +74,7 @@ func serveListener(server *http.Server, listener net.Listener, config *tls.Confi
 	return server.ServeTLS(listener, "", "")
 }
 
-// newHTTPServer returns an HTTP server for the endpoint e, whose requests have the context base. It sets no timeout for
-// whole requests, because some requests last long. Handlers set deadlines themselves.
+// newHTTPServer returns an HTTP server for the endpoint e, whose requests have the context base.
 func (s *Server) newHTTPServer(base context.Context, e Endpoint, handling *handlerCounter) *http.Server {
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !handling.startHandler() {
@@ -85,6 +84,7 @@ func (s *Server) newHTTPServer(base context.Context, e Endpoint, handling *handl
 		defer handling.endHandler()
 		e.Handler.ServeHTTP(w, r)
 	})
+	// No timeout for whole requests: some last long, and their handlers set deadlines.
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: s.o.HeaderTimeout, // also of the TLS handshake

@@ -71,8 +71,8 @@ func (s *Server) ReadOnly() http.Handler { return s.readOnly }
 // process runs.
 func (s *Server) Healthz() http.Handler { return s.healthz }
 
-// withHooks returns the handler of r, and limits request bodies. It calls Options.Hooks for each request, with serverType as
-// a metric label. If serverType is empty, it calls no hooks.
+// withHooks returns the handler of r with limited request bodies. It calls Options.Hooks with this server type, unless it is
+// empty.
 func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if serverType != "" {

@@ -19,8 +19,7 @@ const (
 	tunnelSuffix = ".k8s.io"
 )
 
-// serveExec starts an exec session in the container given by pathParams, in its newest running instance. It ignores a pod
-// UID in the path, as the kubelet does.
+// serveExec starts an exec session in the newest running instance of a container. Like the kubelet, it ignores the pod UID.
 func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
@@ -42,8 +41,7 @@ func (s *Server) serveExec(w http.ResponseWriter, r *http.Request, pathParams pa
 	}
 }
 
-// serveAttach starts an attach session with the container given by pathParams. Whether the session has a terminal depends on
-// the container's spec, not on the request.
+// serveAttach starts an attach session with a container.
 func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams params) {
 	o, err := parseStreamOptions(r)
 	if err != nil {
@@ -66,7 +64,7 @@ func (s *Server) serveAttach(w http.ResponseWriter, r *http.Request, pathParams 
 	case spec == nil:
 		writeText(w, http.StatusInternalServerError, fmt.Sprintf("container %s not found in pod %s", pathParams["container"], fullName(pod)))
 	default:
-		o.TTY = spec.TTY
+		o.TTY = spec.TTY // the container's spec decides, not the request
 		o.Stderr = o.Stderr && !o.TTY
 		s.o.Streams.ServeAttach(w, r, id, o)
 	}
@@ -98,8 +96,8 @@ func (s *Server) servePortForward(w http.ResponseWriter, r *http.Request, pathPa
 	}
 }
 
-// serveRun runs a command in a container, and responds with its output after it has exited. The form value cmd contains the
-// command; single spaces separate its words.
+// serveRun runs the command of the form value cmd, with words separated by single spaces, in a container. It responds with the
+// output.
 func (s *Server) serveRun(w http.ResponseWriter, r *http.Request, pathParams params) {
 	pod := s.findPodOrReply(w, pathParams)
 	if pod == nil {
@@ -142,12 +140,11 @@ func parseStreamOptions(r *http.Request) (cri.StreamOptions, error) {
 	return o, nil
 }
 
-// parseForwardPorts returns the ports in the query of a WebSocket request. It returns nil for SPDY, also for SPDY in a
-// WebSocket, because a SPDY client sends the port with each stream. Source: NewV4Options in
+// parseForwardPorts returns the ports in the query of a WebSocket request. Source: NewV4Options in
 // k8s.io/cri-streaming/pkg/streaming/portforward.
 func parseForwardPorts(r *http.Request) (ports []int32, err error) {
 	if !isWebSocket(r) || isTunnel(r) {
-		return nil, nil
+		return nil, nil // a SPDY client sends the port with each stream
 	}
 	lists := r.URL.Query()["port"]
 	if len(lists) == 0 {

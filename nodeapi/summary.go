@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// serveSummary responds with the resource usage of the node and its pods. With the query only_cpu_and_memory=true, the
-// response contains only CPU, memory and swap. Source: handleSummary in pkg/kubelet/server/stats/handler.go.
+// serveSummary responds with the resource usage of the node and its pods, or only CPU, memory and swap. Source: handleSummary in
+// pkg/kubelet/server/stats/handler.go.
 func (s *Server) serveSummary(w http.ResponseWriter, r *http.Request, _ params) {
 	if err := r.ParseForm(); err != nil {
 		writeText(w, http.StatusInternalServerError, "Internal Error: parse form failed: "+err.Error())

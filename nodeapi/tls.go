@@ -55,9 +55,8 @@ type ServingFiles struct {
 	value *freshfile.Value[*tls.Certificate]
 }
 
-// NewServingFiles reads a certificate chain and its private key from two PEM files, which must exist. After each change it
-// reloads the files. It calls fail(err) when a reload fails, once per error. The function fail must not block, and may be
-// nil.
+// NewServingFiles reads a certificate chain and its private key from two PEM files, and reloads them after each change. The
+// files must exist. If a reload fails, it calls fail(err), once per error. fail must not block and may be nil.
 func NewServingFiles(certFile, keyFile string, fail func(error)) (*ServingFiles, error) {
 	value, err := freshfile.New(func(contents [][]byte) (*tls.Certificate, error) {
 		pair, err := tls.X509KeyPair(contents[0], contents[1])

@@ -79,8 +79,7 @@ func (s *Server) serveFlags(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serveZ responds in text or JSON, as the Accept header of r requires. The text is written by plain(w). The JSON is the
-// result of object(), which has this kind.
+// serveZ responds with the text of plain or the JSON of object, as the Accept header requires.
 func (s *Server) serveZ(
 	w http.ResponseWriter, r *http.Request, kind string, plain func(io.Writer), object func(metav1.TypeMeta, zMeta) any,
 ) {
@@ -100,8 +99,7 @@ func (s *Server) serveZ(
 	}
 }
 
-// acceptedForm returns "text" or "json", the first of them that the Accept header accepts. It returns an empty string if the
-// header accepts neither. The header accepts JSON only with the API version and kind of the page.
+// acceptedForm returns "text" or "json", the first that the Accept header accepts, or an empty string.
 func acceptedForm(accept, kind string) string {
 	if strings.TrimSpace(accept) == "" {
 		return "text"
@@ -111,6 +109,7 @@ func acceptedForm(accept, kind string) string {
 		if err != nil {
 			continue
 		}
+		// JSON must be requested with the API version and kind of the page.
 		structured := p["as"] == kind && p["v"]+p["g"] != "" && p["g"]+"/"+p["v"] == zVersion
 		plain := p["as"] == "" && p["v"] == "" && p["g"] == ""
 		switch {

@@ -70,13 +70,13 @@ func checkUsableIP(ip netip.Addr) error {
 	return nil
 }
 
-// configuredIPs returns the addresses in NodeIPs, except 0.0.0.0 and ::, which only select an IP family. preferIPv4 is false
-// if the first address of NodeIPs is an IPv6 address.
+// configuredIPs returns the addresses in NodeIPs. The first one, or 0.0.0.0 or ::, selects the preferred IP family.
 func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
 	for i, ip := range c.NodeIPs {
 		if i == 0 && !ip.Unmap().Is4() {
 			preferIPv4 = true
 		}
+		// 0.0.0.0 and :: only select an IP family.
 		if ip.IsValid() && !ip.IsUnspecified() {
 			ips = append(ips, ip.Unmap())
 		}
@@ -98,9 +98,8 @@ func (c *Config) needsLookup() bool {
 	return len(ips) == 0 && !isAddress && (!c.ExternalCloudProvider || len(c.NodeIPs) > 0)
 }
 
-// nodeAddresses returns the value of status.addresses for the Node. These are the configured node IPs, or otherwise the
-// address that chooseAddress finds. With an external cloud provider, it returns the current addresses if there are any. On
-// error it returns the current addresses and the error.
+// nodeAddresses returns the addresses for the status of the Node: the configured or chosen ones, or the current ones of an
+// external cloud provider. On error it returns the current addresses.
 func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]corev1.NodeAddress, error) {
 	ips, preferIPv4 := config.configuredIPs()
 	if err := host.validateNodeIPs(ips); err != nil {
@@ -124,9 +123,8 @@ func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]c
 	return formatAddresses([]netip.Addr{ip}, config.hostnameOrName()), nil
 }
 
-// chooseAddress returns the InternalIP of a node without configured node IPs. It prefers the host name, if that is an IP
-// address. Next come the addresses of this machine that DNS returns for the node name; preferIPv4 selects among them. Last
-// is the address of the default route.
+// chooseAddress returns the InternalIP of a node without configured IPs: its host name, an address that DNS returns for its
+// name, or that of the default route.
 func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, error) {
 	if ip, is := config.hostAddress(); is {
 		return ip, nil
@@ -163,13 +161,12 @@ func formatAddresses(ips []netip.Addr, hostname string) []corev1.NodeAddress {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: hostname})
 }
 
-// setAddresses sets status.addresses. For an external cloud provider it also sets the annotation with the configured node
-// IPs. If a configured IP is invalid, both stay unchanged.
+// setAddresses sets status.addresses, and the annotation with the configured node IPs for an external cloud provider.
 func (b *builder) setAddresses() {
 	c := &b.in.Config
 	ips, _ := c.configuredIPs()
 	if b.in.Host.validateNodeIPs(ips) != nil {
-		return
+		return // keep both if a configured IP is invalid
 	}
 	if c.ExternalCloudProvider && len(ips) > 0 {
 		if b.node.Annotations == nil {

@@ -33,12 +33,10 @@ type builder struct {
 	events []Event
 }
 
-// Build returns the Node object to report. It is a copy of previous, the Node from the API server, in which the fields that
-// a node agent owns are set from facts. The caller must record the returned events once the API server has accepted the
-// Node.
+// Build returns the Node object to report: a copy of previous, the Node from the API server, with the fields that a node agent
+// owns set from facts. The caller must record the returned events once the API server has accepted the Node.
 //
-// [Changed] reports whether the Node must be sent at once. [FactErrors] returns the reasons why fields of previous were
-// kept.
+// [Changed] reports whether to send the Node at once. [FactErrors] returns the reasons why fields of previous were kept.
 func Build(previous *corev1.Node, facts Facts) (*corev1.Node, []Event) {
 	b := builder{in: &facts, now: facts.timestamp(), node: previous.DeepCopy()}
 	b.setPlatform()

@@ -10,9 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Changed reports whether the Node built must be sent to the API server at once. Otherwise it is sent with the next periodic
-// report. It compares the status and the labels for operating system and architecture, but neither heartbeat times nor the
-// order of conditions. It does not allocate for equal objects.
+// Changed reports whether the Node built must be sent to the API server at once, rather than with the next periodic report. It
+// ignores heartbeat times and the order of conditions. It does not allocate for equal objects.
 func Changed(previous, built *corev1.Node) bool {
 	for _, label := range [...]string{corev1.LabelOSStable, corev1.LabelArchStable} {
 		was, had := previous.Labels[label]

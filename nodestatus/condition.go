@@ -59,8 +59,7 @@ func (b *builder) setConditions() {
 	b.setReady()
 }
 
-// setPressure sets a pressure condition to True if hasPressure is true, and otherwise to False. Like the kubelet, it only
-// sets reason and message when the status changes.
+// setPressure sets the status of a pressure condition.
 func (b *builder) setPressure(p *pressureCondition, hasPressure bool) {
 	status, which := corev1.ConditionFalse, 0
 	if hasPressure {
@@ -74,6 +73,7 @@ func (b *builder) setPressure(p *pressureCondition, hasPressure bool) {
 	}
 	c := &b.node.Status.Conditions[at]
 	c.LastHeartbeatTime = b.now
+	// Like the kubelet, reason and message only change with the status.
 	if c.Status != status {
 		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, p.reason[which], p.message[which], b.now
 		b.addStatusEvent(p.event[which])

@@ -76,8 +76,7 @@ func (c *Config) maxPods() int {
 	return c.MaxPods
 }
 
-// maxImages returns the number of images in the node status if the node has n images. It is at most MaxImages: nil means 50,
-// and a negative value means no limit.
+// maxImages returns how many of the node's n images its status lists: at most MaxImages (nil: 50, negative: no limit).
 func (c *Config) maxImages(n int) int {
 	limit := defaultMaxImages
 	if c.MaxImages != nil {

@@ -37,8 +37,7 @@ func podNamespaces(pod *corev1.Pod, opts Options) (cri.NamespaceOptions, error) 
 	return n, err
 }
 
-// userNamespace returns the user namespace of the pod. If hostUsers is false, it is a new namespace, whose IDs are mapped to
-// IDs of the host. Otherwise it is the namespace of the node.
+// userNamespace returns a new user namespace for the pod if hostUsers is false. Otherwise it returns that of the node.
 func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	if h := pod.Spec.HostUsers; h == nil || *h {
 		return &cri.UserNamespace{Mode: cri.NamespaceNode}, nil
@@ -65,8 +64,7 @@ func userNamespace(pod *corev1.Pod, opts Options) (*cri.UserNamespace, error) {
 	return &cri.UserNamespace{Mode: cri.NamespacePod, UIDs: []cri.IDMapping{m}, GIDs: []cri.IDMapping{m}}, nil
 }
 
-// setTarget makes an ephemeral container with a target container share the PID namespace of that container, whose ID is
-// launch.TargetID. It changes nothing for any other container.
+// setTarget lets an ephemeral container share the PID namespace of its target container, if it has one.
 func setTarget(pod *corev1.Pod, container *corev1.Container, launch Launch, namespaces *cri.NamespaceOptions) error {
 	for i := range pod.Spec.EphemeralContainers {
 		e := &pod.Spec.EphemeralContainers[i]

@@ -90,8 +90,7 @@ func (o Options) allocatableResources() corev1.ResourceList {
 	return o.Allocatable()
 }
 
-// runtimeHandlerOf returns the runtime handler for the runtime class of the pod, with its features from
-// Options.RuntimeHandlers. A handler that is not in that list has no features.
+// runtimeHandlerOf returns the runtime handler of the pod's runtime class. Its features come from Options.RuntimeHandlers.
 func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 	name, err := runtimeHandler(pod, o)
 	if err != nil {
@@ -104,7 +103,7 @@ func (o Options) runtimeHandlerOf(pod *corev1.Pod) (cri.RuntimeHandler, error) {
 			}
 		}
 	}
-	return cri.RuntimeHandler{Name: name}, nil
+	return cri.RuntimeHandler{Name: name}, nil // a handler that is not listed has no features
 }
 
 // volumeGroups returns the result of VolumeGroups(pod), or nil if VolumeGroups is nil.

@@ -32,10 +32,11 @@ type References struct {
 	envFiles map[podenv.EnvFile][]byte // contents of the env files in the volumes of the pod
 }
 
-// ResolveReferences reads the config maps, secrets, services and env files to which the environment of the container refers.
-// It takes at most 10 s. An object that does not exist is missing in the result; [Container] then returns an error if it is
-// required. If an object cannot be read, the error of ResolveReferences names the field. If objects is nil, each required
-// reference is an error.
+// ResolveReferences reads the config maps, secrets, services and env files to which the environment of the container refers. It
+// takes at most 10 s.
+//
+// An object that does not exist is missing in the result: [Container] returns an error if it is required. The error of
+// ResolveReferences names the field whose object cannot be read. If objects is nil, each required reference is an error.
 func ResolveReferences(ctx context.Context, pod *corev1.Pod, container *corev1.Container, objects Objects, volumes map[string]Volume) (References, error) {
 	r, err := podenv.Resolve(ctx, pod, container, objects, hostPaths(volumes))
 	return References{ConfigMaps: r.ConfigMaps, Secrets: r.Secrets, Services: r.Services, envFiles: r.EnvFiles}, err

@@ -12,13 +12,13 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// nodeResources returns Options.Node, the properties of the node on which resource settings depend. If Options.Node is nil,
-// known is false, and the result yields only settings that every node supports. The caller must then leave the OOM score
-// adjustment unset, because it depends on the memory capacity.
+// nodeResources returns the node's properties on which resource settings depend. If they are unknown, it returns properties that
+// only allow settings which every node supports.
 func (o Options) nodeResources() (node qos.Node, known bool) {
 	if o.Node != nil {
 		return *o.Node, true
 	}
+	// The OOM score adjustment depends on the memory capacity: the caller leaves it unset.
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 

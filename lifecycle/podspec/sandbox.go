@@ -82,9 +82,8 @@ func runtimeHandler(pod *corev1.Pod, opts Options) (string, error) {
 	return "", field.NotFound(field.NewPath("spec", "runtimeClassName"), *class)
 }
 
-// kernelHostname returns the hostname to set in the pod's UTS namespace. It is empty on the host network. The error for a
-// long FQDN has the kubelet's text, because tools compare the message of the event. Source: GetNodenameForKernel in
-// pkg/kubelet/util.
+// kernelHostname returns the hostname to set in the pod's UTS namespace; empty on the host network. Source: GetNodenameForKernel
+// in pkg/kubelet/util.
 func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil
@@ -95,6 +94,7 @@ func kernelHostname(pod *corev1.Pod, opts Options) (string, error) {
 	}
 	fqdn := name + "." + domain
 	if len(fqdn) > podfield.MaxFQDN {
+		// The text is the kubelet's, because tools compare the message of the event.
 		return "", fmt.Errorf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d characters is the max, %d characters requested)",
 			fqdn, podfield.MaxFQDN, len(fqdn))
 	}
@@ -124,20 +124,18 @@ func hostAndDomain(pod *corev1.Pod, opts Options) (host, domain string, err erro
 	return host, spec.Subdomain + "." + pod.Namespace + ".svc." + opts.ClusterDomain, nil
 }
 
-// truncateHostname cuts the name to maxHostname bytes. If it has to cut, it calls Options.Warn. The result is never empty,
-// because the first character is alphanumeric.
+// truncateHostname cuts the name to maxHostname bytes and records a warning if it is longer.
 func truncateHostname(pod *corev1.Pod, name string, opts Options) string {
 	if len(name) <= maxHostname {
 		return name
 	}
-	short := strings.TrimRight(name[:maxHostname], "-.")
+	short := strings.TrimRight(name[:maxHostname], "-.") // not empty: a hostname starts with a letter or digit
 	opts.recordWarning(pod, "HostnameTruncated", fmt.Sprintf("host name %q is longer than %d characters, %q is used", name, maxHostname, short))
 	return short
 }
 
-// portMappings returns the ports of the regular containers. It omits a port that the container has already, and calls
-// Options.Warn. Ports are duplicates if their names are equal, or if they are unnamed and have the same IP family, protocol,
-// address and numbers. Source: MakePortMappings in pkg/kubelet/container/helpers.go.
+// portMappings returns the ports of the regular containers, without duplicate ports of a container. Source: MakePortMappings in
+// pkg/kubelet/container/helpers.go.
 func portMappings(pod *corev1.Pod, opts Options) []cri.PortMapping {
 	var all []cri.PortMapping
 	for i := range pod.Spec.Containers {

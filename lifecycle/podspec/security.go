@@ -18,8 +18,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
-// containerSecurity returns the effective security context of a container. A field that the container does not set comes
-// from the security context of the pod. Source: DetermineEffectiveSecurityContext in pkg/securitycontext.
+// containerSecurity returns the security context of a container, completed from that of its pod. Source:
+// DetermineEffectiveSecurityContext in pkg/securitycontext.
 func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field.Path, launch Launch, opts Options) (cri.ContainerSecurity, error) {
 	podSC, sc := optional.OrZero(pod.Spec.SecurityContext), optional.OrZero(container.SecurityContext)
 	var s cri.ContainerSecurity
@@ -55,8 +55,8 @@ func containerSecurity(pod *corev1.Pod, container *corev1.Container, path *field
 	return s, nil
 }
 
-// setUser sets the user and group in security. It takes the user from the security context of the container, otherwise from
-// that of the pod, otherwise from the image. With runAsNonRoot, it returns an error unless the user is known not to be root.
+// setUser sets the user and group from the container, the pod or the image. It returns an error if runAsNonRoot is set and the
+// user may be root.
 func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, launch Launch) error {
 	security.RunAsUser = optional.First(securityContext.RunAsUser, podContext.RunAsUser)
 	security.RunAsGroup = optional.First(securityContext.RunAsGroup, podContext.RunAsGroup)
@@ -92,8 +92,7 @@ func setUser(security *cri.ContainerSecurity, podContext *corev1.PodSecurityCont
 	return nil
 }
 
-// seccompProfile returns the seccomp profile of a container. It comes from the security context of the container, otherwise
-// from that of the pod. If neither sets a profile, Options.SeccompDefault decides.
+// seccompProfile returns the seccomp profile of the container or its pod. Without one, Options.SeccompDefault decides.
 func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path, opts Options) (*cri.SecurityProfile, error) {
 	profile := optional.First(securityContext.SeccompProfile, podContext.SeccompProfile)
 	switch {
@@ -110,8 +109,8 @@ func seccompProfile(podContext *corev1.PodSecurityContext, securityContext *core
 	}, nil
 }
 
-// appArmorProfile returns the AppArmor profile of a container, or nil if none is set. It comes from the security context of
-// the container, otherwise from the deprecated annotation, otherwise from the security context of the pod.
+// appArmorProfile returns the AppArmor profile of a container from its security context, its deprecated annotation or its pod.
+// It returns nil if none is set.
 func appArmorProfile(pod *corev1.Pod, container *corev1.Container, podContext *corev1.PodSecurityContext, securityContext *corev1.SecurityContext, path *field.Path) (*cri.SecurityProfile, error) {
 	profile := securityContext.AppArmorProfile
 	if profile == nil {

@@ -34,8 +34,7 @@ func IsOwnedCondition(conditionType corev1.PodConditionType) bool {
 	return false
 }
 
-// podConditions returns all conditions of the pod. The conditions of controllers come first, then those of the node agent in
-// the kubelet's order. A condition with an unchanged status keeps its transition time from the previous conditions.
+// podConditions returns all conditions of the pod: those of controllers, then those of the node agent in the kubelet's order.
 func podConditions(view *podview.View, status *corev1.PodStatus, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	pod := view.Pod
 	sandbox := corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}
@@ -57,6 +56,7 @@ func podConditions(view *podview.View, status *corev1.PodStatus, previous []core
 	for _, c := range own {
 		c.ObservedGeneration = pod.Generation
 		c.LastTransitionTime = metav1.NewTime(input.Now).Rfc3339Copy()
+		// A condition with an unchanged status keeps its transition time.
 		if p := FindCondition(previous, c.Type); p != nil && p.Status == c.Status {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
@@ -95,9 +95,9 @@ func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []
 	return c
 }
 
-// foreignConditions returns the conditions that belong to controllers, in their order. They come from the pod object. If the
-// pod object has no conditions, because the agent started without its API server, they come from the previous conditions.
+// foreignConditions returns the pod's conditions that belong to controllers, in their order.
 func foreignConditions(pod *corev1.Pod, previous []corev1.PodCondition) (out []corev1.PodCondition) {
+	// The pod object has no conditions if the agent started without its API server.
 	if len(pod.Status.Conditions) > 0 {
 		previous = pod.Status.Conditions
 	}
@@ -121,8 +121,8 @@ func MayRestartAll(pod *corev1.PodSpec) bool {
 	return false
 }
 
-// allRestartingCondition returns the condition AllContainersRestarting. It is True while all containers are being restarted,
-// because a container exited with a code for which its rules require this (RestartAllContainers).
+// allRestartingCondition returns the condition AllContainersRestarting. It is True while a container's restart rule
+// RestartAllContainers is applied.
 func allRestartingCondition(view *podview.View, status *corev1.PodStatus) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}
 	switch {

@@ -34,8 +34,7 @@ type statusBuilder struct {
 	regularCreated bool // a regular container was created since that restart, in any sandbox
 }
 
-// setContainerStatuses sets the container statuses of the new pod status. Regular and ephemeral containers are sorted by
-// name, and init containers have the order of the spec.
+// setContainerStatuses sets the container statuses of the pod. It sorts regular and ephemeral containers by name.
 func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous *corev1.PodStatus, input *Input) {
 	d := statusBuilder{view: view, in: input, generation: view.Generation}
 	pod := view.Pod
@@ -65,8 +64,8 @@ func setContainerStatuses(status *corev1.PodStatus, view *podview.View, previous
 	slices.SortStableFunc(status.EphemeralContainerStatuses, byName)
 }
 
-// containerStatus returns the new status of a regular or init container. Its fields Started and Ready depend on the probe
-// results. previous is the previous status of the container; it may be nil.
+// containerStatus returns the new status of a regular or init container; previous may be nil. Started and Ready depend on the
+// probes.
 func (d *statusBuilder) containerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.instanceStatus(container, previous)
 	started := podprobe.Started(d.view.Pod, container, &st, previous, d.in.Probes)
@@ -74,13 +73,12 @@ func (d *statusBuilder) containerStatus(container *corev1.Container, previous *c
 	return st
 }
 
-// initContainerStatus returns the new status of an init container. If the runtime has removed the container but a regular
-// container was created since, the init container is shown as completed, unless it must run again. previous is the previous
-// status of the container; it may be nil.
+// initContainerStatus returns the new status of an init container; previous may be nil.
 func (d *statusBuilder) initContainerStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	st := d.containerStatus(container, previous)
 	_, waits := d.in.Waiting[container.Name]
 	again := waits && !d.in.Deleted
+	// A regular container exists, so an init container that the runtime has removed had completed.
 	if st.State.Waiting != nil && d.regularCreated && !containers.IsSidecar(container) && !again && d.view.Observed.NewestContainer(container.Name) == nil {
 		st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: "Completed", Message: messageInitForgotten,
@@ -90,8 +88,7 @@ func (d *statusBuilder) initContainerStatus(container *corev1.Container, previou
 	return st
 }
 
-// instanceStatus returns the new status of a container from its newest instance in the runtime. The last state in the status
-// is that of the instance before. previous is the previous status of the container; it may be nil.
+// instanceStatus returns the new status of a container from its newest and second newest instance; previous may be nil.
 func (d *statusBuilder) instanceStatus(container *corev1.Container, previous *corev1.ContainerStatus) corev1.ContainerStatus {
 	last := d.view.Observed.NewestContainer(container.Name)
 	if last != nil && (isPredecessor(previous, last) || d.in.Deleted && last.State == cri.ContainerCreated && previous != nil && previous.State.Terminated != nil) {
@@ -139,11 +136,10 @@ func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.C
 	}
 }
 
-// containerID returns the ID of the container in the format of API statuses, such as containerd://0123abcd. Without the name
-// of the runtime, it returns only the ID.
+// containerID returns the ID of the container in the format of API statuses, such as containerd://0123abcd.
 func (d *statusBuilder) containerID(container *cri.Container) string {
 	if d.in.RuntimeName == "" {
-		return container.ID
+		return container.ID // the name of the runtime is not known
 	}
 	return d.in.RuntimeName + "://" + container.ID
 }
@@ -167,9 +163,7 @@ func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) boo
 	return status.State.Terminated != nil && isStatusOf(&corev1.ContainerStatus{ContainerID: last.ContainerID}, container)
 }
 
-// restartCount returns the restart count of a container, which never decreases. It is computed from the newest instance last
-// and from the previous status of the container, which may be nil. An instance that was created but not started does not
-// count.
+// restartCount returns the restart count of a container, which never decreases.
 func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.ContainerStatus) (count int32) {
 	if previous != nil {
 		// The runtime may have lost the attempt number: a running instance with a new ID counts as a restart.
@@ -178,6 +172,7 @@ func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.Conta
 			count++
 		}
 	}
+	// A created instance that was not started does not count.
 	ran := d.view.Observed.NewestContainerWhere(last.Name, func(c *cri.Container) bool { return c.State != cri.ContainerCreated })
 	if ran != nil {
 		count = max(count, int32(ran.Attempt))
@@ -185,9 +180,8 @@ func (d *statusBuilder) restartCount(last *cri.Container, previous *corev1.Conta
 	return count
 }
 
-// mountStatuses returns the statuses of the container's volume mounts. RecursiveReadOnly shows the actual mount of the
-// newest instance last. If last is nil, it is copied from the previous status of the container. Without a previous status,
-// it follows from the spec.
+// mountStatuses returns the statuses of the container's volume mounts. If the runtime has no instance of it (last is nil), they
+// are the previous ones.
 func mountStatuses(container *corev1.Container, last *cri.Container, previous *corev1.ContainerStatus) []corev1.VolumeMountStatus {
 	if last == nil && previous != nil && len(previous.VolumeMounts) == len(container.VolumeMounts) {
 		return previous.VolumeMounts // they have the actual state of the removed container's mounts
@@ -208,8 +202,8 @@ func mountStatuses(container *corev1.Container, last *cri.Container, previous *c
 	return list
 }
 
-// isRecursiveReadOnly reports whether a read-only volume mount is recursively read-only, that is including all mounts below
-// it. If container is nil, because it does not exist yet, the result is whether the volume mount requires this.
+// isRecursiveReadOnly reports whether a read-only mount includes all mounts below it. Without a container, it reports whether
+// the spec requires this.
 func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bool {
 	if container == nil {
 		return *mount.RecursiveReadOnly == corev1.RecursiveReadOnlyEnabled
@@ -219,9 +213,8 @@ func isRecursiveReadOnly(mount *corev1.VolumeMount, container *cri.Container) bo
 	})
 }
 
-// setWaiting changes the state in the status of a container to Waiting, because the container is about to be started. A
-// terminated state becomes the last state. If there is no waiting reason, or if the restart policy forbids a start after the
-// newest instance last, setWaiting changes nothing.
+// setWaiting sets the state of a container that is about to be started to Waiting. It changes nothing if the container will not
+// be started.
 func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.ContainerStatus, last *cri.Container) {
 	why, ok := d.in.Waiting[status.Name]
 	restarted := last == nil || last.State != cri.ContainerExited || podview.GenerationOf(last) < d.generation ||
@@ -239,8 +232,7 @@ func (d *statusBuilder) setWaiting(container *corev1.Container, status *corev1.C
 	status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why.Reason, Message: why.Message}}
 }
 
-// waitingState returns the state of a container that has not run yet. It is Waiting, with reason PodInitializing if the pod
-// has init containers and ContainerCreating otherwise.
+// waitingState returns the Waiting state of a container that has not run yet.
 func (d *statusBuilder) waitingState() corev1.ContainerState {
 	reason := ReasonContainerCreating
 	if len(d.view.Pod.Spec.InitContainers) > 0 {
@@ -249,10 +241,7 @@ func (d *statusBuilder) waitingState() corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
 }
 
-// setFromPrevious sets the fields of the status of a container that the runtime does not have, because it is not created yet
-// or was removed. The argument previous is the previous status of the container; it may be nil. If the container was running
-// in the previous status, its last state becomes terminated with exit code 137. In a deleted pod, its state becomes
-// terminated instead.
+// setFromPrevious sets the status of a container that the runtime does not have, from its previous status, which may be nil.
 func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus) {
 	status.State = d.waitingState()
 	if previous == nil {
@@ -264,6 +253,7 @@ func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus
 	case previous.State.Terminated != nil:
 		*status = *previous
 	case previous.State.Running != nil:
+		// The container was removed while it ran: its exit code is unknown.
 		lost := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: previous.ContainerID,
 			Message: messageLost,
@@ -279,8 +269,7 @@ func (d *statusBuilder) setFromPrevious(status, previous *corev1.ContainerStatus
 	}
 }
 
-// containerState returns the state of a container instance. If the runtime has lost track of an instance that was running in
-// the previous status, the state is terminated with exit code 137. previous may be nil.
+// containerState returns the state of a container instance; previous may be nil.
 func (d *statusBuilder) containerState(container *cri.Container, previous *corev1.ContainerStatus) corev1.ContainerState {
 	switch container.State {
 	case cri.ContainerRunning:
@@ -291,6 +280,7 @@ func (d *statusBuilder) containerState(container *cri.Container, previous *corev
 			StartedAt: metav1.NewTime(container.StartedAt), FinishedAt: metav1.NewTime(container.FinishedAt),
 		}}
 	case cri.ContainerUnknown:
+		// The runtime has lost track of a running container: its exit code is unknown.
 		if previous != nil && previous.State.Running != nil {
 			return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				Reason: ReasonStatusUnknown, ExitCode: 137, ContainerID: d.containerID(container),

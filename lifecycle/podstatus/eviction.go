@@ -74,22 +74,20 @@ func (r *Rejection) Status(pod *corev1.Pod) corev1.PodStatus {
 	}
 }
 
-// applyEviction sets the phase, reason and message in the status of an evicted pod. The phase becomes Failed at once,
-// although containers may still run, because [DeferTerminalPhase] delays its publication. For a temporary eviction, the
-// phase becomes Pending once all containers have exited.
+// applyEviction sets the phase, reason and message of an evicted pod.
 func (in *Input) applyEviction(status *corev1.PodStatus, pod *corev1.Pod, observed cri.Pod) {
 	e := in.Eviction
 	switch {
 	case !e.IsTemporary(pod):
+		// Containers may still run: DeferTerminalPhase delays the publication of the phase.
 		status.Phase, status.Reason, status.Message = corev1.PodFailed, e.Reason, e.Message
 	case podview.IsTerminated(observed):
 		status.Phase, status.Reason, status.Message = corev1.PodPending, e.Reason, e.Message
 	}
 }
 
-// evictionConditions returns foreign, the conditions of controllers. If the evicted pod has failed and no container runs, it
-// adds the conditions of the eviction. An added condition replaces the condition of the same type in foreign. If the status
-// of an added condition is the same as in previous, the condition keeps its transition time.
+// evictionConditions adds the conditions of the eviction to foreign, the conditions of controllers, if the evicted pod has
+// failed and no container runs.
 func evictionConditions(view *podview.View, status *corev1.PodStatus, foreign, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	if input.Eviction == nil || status.Phase != corev1.PodFailed || status.Reason != input.Eviction.Reason || !podview.IsTerminated(view.Observed) {
 		return foreign

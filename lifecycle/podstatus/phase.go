@@ -17,8 +17,7 @@ type PhaseInput struct {
 	Initialized bool // the init containers have completed: a regular container was created in the current sandbox
 }
 
-// Phase returns the phase of a pod from the statuses of its regular and init containers. A deleted static pod keeps phase
-// Running if its restart policy would restart a container, because its manifest may be written again. Source: getPhase in
+// Phase returns the phase of a pod from the statuses of its regular and init containers. Source: getPhase in
 // pkg/kubelet/kubelet_pods.go.
 func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, input PhaseInput) corev1.PodPhase {
 	var n phaseCounts
@@ -86,8 +85,7 @@ func (n *phaseCounts) addInitContainer(pod *corev1.PodSpec, container *corev1.Co
 	}
 }
 
-// addSidecar counts a sidecar (restartable init container) by its state. A terminated sidecar is not counted, because it does not
-// affect the phase of the pod. status is nil if the sidecar has no status yet.
+// addSidecar counts a sidecar (restartable init container) by its state; status may be nil.
 func (n *phaseCounts) addSidecar(status *corev1.ContainerStatus) {
 	switch {
 	case status == nil:
@@ -97,7 +95,7 @@ func (n *phaseCounts) addSidecar(status *corev1.ContainerStatus) {
 		if status.Started == nil || !*status.Started {
 			n.sidecarPending++
 		}
-	case status.State.Terminated != nil || status.State.Waiting != nil && lastExit(status) != nil:
+	case status.State.Terminated != nil || status.State.Waiting != nil && lastExit(status) != nil: // does not affect the phase
 	case status.State.Waiting != nil:
 		n.sidecarPending++
 		n.waiting++

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/qos"
 )
 
-// resizeConditions returns those of the conditions PodResizePending and PodResizeInProgress that are True. A condition with
-// an unchanged reason keeps its transition time from the previous conditions. Source: pkg/kubelet/status/status_manager.go.
+// resizeConditions returns the conditions PodResizePending and PodResizeInProgress, if they are True. Source:
+// pkg/kubelet/status/status_manager.go.
 func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, input *Input) []corev1.PodCondition {
 	z := &input.Resize
 	var own []corev1.PodCondition
@@ -38,6 +38,7 @@ func resizeConditions(pod *corev1.Pod, previous []corev1.PodCondition, input *In
 		c := &own[i]
 		c.Status = corev1.ConditionTrue
 		c.LastTransitionTime = metav1.NewTime(input.Now).Rfc3339Copy()
+		// A condition with an unchanged reason keeps its transition time.
 		if p := FindCondition(previous, c.Type); p != nil && p.Reason == c.Reason {
 			c.LastTransitionTime = p.LastTransitionTime
 		}
@@ -52,9 +53,8 @@ const (
 	leastCPURequest = int64(cgroups.MinShares)
 )
 
-// actualResources returns the resources that a running container instance has in the runtime. If the instance does not run,
-// it returns the resources allocated to the container. The result contains only resources in the container's spec, including
-// limits that it inherits from its pod. Source: convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
+// actualResources returns the resources of a running container instance as the runtime reports them, or else the allocated
+// resources. Source: convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go.
 func (d *statusBuilder) actualResources(container *corev1.Container, instance *cri.Container) *corev1.ResourceRequirements {
 	r := container.Resources.DeepCopy()
 	if instance.State != cri.ContainerRunning {
@@ -76,8 +76,8 @@ func (d *statusBuilder) actualResources(container *corev1.Container, instance *c
 	return r
 }
 
-// setCPU sets the CPU quantity in the list to this number of millicores; zero changes nothing. It also changes nothing if
-// neither the old nor the new quantity exceeds minEffective, because the kernel treats such quantities as equal.
+// setCPU sets the CPU quantity in the list, unless millicores is zero. It ignores a change between values up to minEffective,
+// which the kernel treats as equal.
 func setCPU(list corev1.ResourceList, millicores, minEffective int64) {
 	listed := list[corev1.ResourceCPU]
 	if listed = listed.DeepCopy(); millicores > 0 && millicores != qos.MilliValue(&listed) && max(millicores, qos.MilliValue(&listed)) > minEffective {
@@ -93,9 +93,8 @@ func setMemory(list corev1.ResourceList, bytes int64) {
 	}
 }
 
-// podResources returns the pod-level resources for the pod status. While the pod runs, these are the actual resources of its
-// cgroup. Otherwise they are the allocated resources. Source: convertToAPIPodLevelResourcesStatus in
-// pkg/kubelet/kubelet_pods.go.
+// podResources returns the resources of a running pod's cgroup, or else the allocated resources. Source:
+// convertToAPIPodLevelResourcesStatus in pkg/kubelet/kubelet_pods.go.
 func podResources(pod *corev1.Pod, phase corev1.PodPhase, input *Input) *corev1.ResourceRequirements {
 	requests := qos.Requests(pod, qos.Options{})
 	if phase != corev1.PodRunning {

@@ -58,9 +58,9 @@ type Input struct {
 	LastEvictionReason string             // reason of the last temporary eviction, which is removed from the status; empty: none
 }
 
-// Of returns the status of a pod for the API server, computed from its observed containers. A terminal phase in
-// input.Previous or in the pod object never changes. The conditions of controllers are copied from the pod object. Source:
-// generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
+// Of returns the status of a pod for the API server, computed from its observed containers. A terminal phase never changes.
+// Conditions of controllers are kept. Source: generateAPIPodStatus in pkg/kubelet/kubelet_pods.go and
+// pkg/kubelet/status/generate.go.
 func Of(pod *corev1.Pod, observed cri.Pod, input Input) corev1.PodStatus {
 	view := podview.New(pod, observed)
 	previous := pod.Status // possibly reported by a previous agent process
@@ -119,9 +119,8 @@ func Of(pod *corev1.Pod, observed cri.Pod, input Input) corev1.PodStatus {
 	return st
 }
 
-// failedBeforeCompletion reports whether the pod failed because it was deleted before all its containers had run. Its
-// conditions then remain those of a pod that waits for containers. Source: TerminatePod in
-// pkg/kubelet/status/status_manager.go.
+// failedBeforeCompletion reports whether the pod failed because it was deleted before all its containers had run. Source:
+// TerminatePod in pkg/kubelet/status/status_manager.go.
 func failedBeforeCompletion(status *corev1.PodStatus) bool {
 	c := FindCondition(status.Conditions, corev1.ContainersReady)
 	return status.Phase == corev1.PodFailed && c != nil && c.Reason == reasonContainersNotReady
@@ -132,8 +131,8 @@ func IsTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// isInitialized reports whether the init containers have completed in the current sandbox of the pod. The proof is that a
-// regular container was created in this sandbox.
+// isInitialized reports whether the init containers have completed in the pod's current sandbox: a regular container was created
+// in it.
 func isInitialized(view *podview.View) bool {
 	newest := view.Observed.NewestSandbox()
 	return newest != nil && view.HasInitialized(newest.ID)
@@ -169,8 +168,7 @@ func Deadline(pod *corev1.Pod, started *metav1.Time) time.Time {
 // that a new sandbox does not extend the active deadline.
 const AnnotationStarted = "nodeagent/started"
 
-// startTime returns the start time of the pod. It is taken from the previous status. Without one, it is the earliest start
-// time that the pod's sandboxes record, and at last the current time.
+// startTime returns the start time of the pod from its previous status. Without one, it is that of the oldest sandbox, or now.
 func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *metav1.Time {
 	if previous.StartTime != nil {
 		return previous.StartTime
@@ -189,15 +187,13 @@ func startTime(previous *corev1.PodStatus, observed cri.Pod, now time.Time) *met
 	return &t
 }
 
-// podIPs returns the IP addresses of the pod. These are the addresses of its sandbox. On the host network they are the
-// addresses of the node, which do not change while the sandbox is ready (see [podip.Addresses]). A terminated pod keeps its
-// addresses after its sandbox is removed.
+// podIPs returns the IP addresses of the pod's sandbox, or of the node on the host network (see [podip.Addresses]).
 func podIPs(pod *corev1.Pod, observed cri.Pod, previous *corev1.PodStatus, input *Input) (out []corev1.PodIP) {
 	var ips []string
 	onHost, before := pod.Spec.HostNetwork, previous.PodIPs
 	s := observed.NewestSandbox()
 	if (s == nil || len(s.IPs) == 0) && IsTerminal(previous.Phase) {
-		return before
+		return before // a terminated pod keeps its addresses
 	}
 	if s != nil {
 		ips, onHost = s.IPs, onHost || s.Namespaces.Network == cri.NamespaceNode

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Summary returns a one-line text about the status for logs, with columns of kubectl get pods: ready containers, restarts,
-// and a reason. The reason is that of the last container which is not ready. If all are ready, it is the reason of the pod.
+// Summary returns a one-line text about the status for logs: ready containers, restarts, and the reason of the last container
+// that is not ready, or of the pod.
 func Summary(status *corev1.PodStatus) string {
 	ready, restarts, reason := 0, int32(0), status.Reason
 	for _, c := range status.ContainerStatuses {

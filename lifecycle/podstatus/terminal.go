@@ -12,10 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 )
 
-// DeferTerminalPhase returns the status, with another phase if its phase is terminal while a container of the pod may still
-// run. The phase is then previous, the phase that was published last, or Pending if that is empty. Controllers and the
-// scheduler take a terminal phase to mean that the pod's resources are free. Source: mergePodStatus in
-// pkg/kubelet/status/status_manager.go.
+// DeferTerminalPhase returns the status with phase previous (or Pending) in place of a terminal phase while a container may
+// still run. Controllers and the scheduler take a terminal phase to mean that the pod's resources are free. Source:
+// mergePodStatus in pkg/kubelet/status/status_manager.go.
 func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStatus, previous corev1.PodPhase) corev1.PodStatus {
 	if IsTerminal(status.Phase) && !IsTerminal(pod.Status.Phase) && !IsTerminal(previous) && !podview.IsTerminated(observed) {
 		status.Phase, status.Reason, status.Message = cmp.Or(previous, corev1.PodPending), "", ""
@@ -23,10 +22,8 @@ func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStat
 	return status
 }
 
-// TerminateContainers sets the state of each container in the status to terminated, because the pod has terminated and no
-// other state will be observed. A container without an observed exit gets exit code 137 and reason ContainerStatusUnknown. A
-// container that never started, because an earlier init container did not complete, remains unchanged. Source: TerminatePod
-// in pkg/kubelet/status/status_manager.go.
+// TerminateContainers sets the state of each container that was started to terminated, for a pod that has terminated. Without an
+// observed exit, the exit code is 137. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
 func TerminateContainers(status *corev1.PodStatus) {
 	tried := status.InitContainerStatuses[:min(1, len(status.InitContainerStatuses))]
 	for i, s := range status.InitContainerStatuses {

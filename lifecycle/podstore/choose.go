@@ -19,9 +19,8 @@ type podCost struct {
 	bytes, values int // length of its line, and number of JSON values in the line
 }
 
-// choosePods returns the pods to store if all pods together exceed the limits of the file. It prefers pods of the first
-// source in sources, and among the pods of a source those that have not terminated. Pods of equal priority share the space
-// equally by namespace.
+// choosePods returns the pods to store if all pods together exceed the limits of the file. It prefers sources with a high
+// priority, then running pods, and shares the space equally by namespace.
 func choosePods(costs []podCost, sources []string) map[*corev1.Pod]bool {
 	type candidate struct {
 		podCost

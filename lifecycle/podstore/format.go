@@ -28,8 +28,7 @@ const (
 	version = "1"
 )
 
-// buildHeader returns the first line of a pod file. It contains the time of the write, saved, in the format of RFC 3339, and
-// a checksum of this time and all other lines.
+// buildHeader returns the first line of a pod file: its RFC 3339 time and a checksum of this time and all other lines.
 func buildHeader(saved string, lines []byte) string {
 	h := sha256.New()
 	h.Write(lines)
@@ -51,8 +50,7 @@ type encodedFile struct {
 	omitted []error           // an error for each pod that is not in data, because it exceeds a limit
 }
 
-// encodeSets returns the content of a file with the pods of all sets. If they exceed the limits of the file, the content has
-// only the pods that [choosePods] returns. sources contains the source names by priority.
+// encodeSets returns the content of a file with the pods of all sets, or with those of [choosePods] if they exceed its limits.
 func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file encodedFile, err error) {
 	file, costs, full, err := encodeChosen(sets, nil, now)
 	if err == nil && full {
@@ -61,9 +59,8 @@ func encodeSets(sets []lifecycle.PodSet, sources []string, now time.Time) (file 
 	return file, err
 }
 
-// encodeChosen returns the content of a file with the chosen pods, or with all pods that fit if chosen is nil. A pod that is
-// too large on its own is never stored. The result costs contains the size of each other pod. The result full is true if a
-// pod was omitted because the file is full.
+// encodeChosen returns the content of a file with the chosen pods. If chosen is nil, it contains all pods that fit, and full
+// reports whether a pod was omitted.
 func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time.Time) (file encodedFile, costs []podCost, full bool, err error) {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
@@ -100,8 +97,7 @@ func encodeChosen(sets []lifecycle.PodSet, chosen map[*corev1.Pod]bool, now time
 	return file, costs, full, nil
 }
 
-// decodeFile returns the pod sets in a file, and the checksum of its pods. If the checksum in the file does not match, it
-// returns an error. It accepts only files that encodeSets has produced, because the checksum covers every byte.
+// decodeFile returns the pod sets in a file, and the checksum of its pods. It accepts only an unchanged file of encodeSets.
 func decodeFile(data []byte) (sets []lifecycle.PodSet, sum [sha256.Size]byte, err error) {
 	if len(data) == 0 {
 		return nil, sum, errors.New("it is empty")
@@ -153,15 +149,14 @@ func decodeLines(lines []byte) (sets []lifecycle.PodSet, err error) {
 	return sets, nil
 }
 
-// checkLine returns the number of JSON values in a line of the file. It returns an error if the line exceeds a limit, or
-// contains more values than left. The argument left is how many values the file may still have. A matching checksum does not
-// make this check unnecessary: any program can compute the checksum.
-func checkLine(text []byte, left int) (values int, err error) {
+// checkLine returns the number of JSON values in a line of the file. More values than remaining are an error.
+func checkLine(text []byte, remaining int) (values int, err error) {
+	// Any program can compute the checksum of a file, so its content is checked too.
 	b := safeyaml.NewBudget(len(text))
 	if err := b.JSON(text); err != nil {
 		return 0, err
 	}
-	if b.Spent() > left {
+	if b.Spent() > remaining {
 		return 0, fmt.Errorf("more than %d values in the file", maxValues)
 	}
 	return b.Spent(), safeyaml.Quantities(text, reflect.TypeFor[line]())

@@ -88,8 +88,8 @@ func readFile(path string) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-// renameDamaged renames a damaged file, so that it is kept for inspection. At most maxDamagedFiles such files are kept: it
-// removes the oldest. The result is a text for the error message, which contains the new name.
+// renameDamaged renames a damaged file for inspection and removes the oldest such files. The result describes the new name for
+// the error message.
 func renameDamaged(path string, now time.Time) string {
 	dir, prefix := filepath.Dir(path), filepath.Base(path)+".corrupt-"
 	entries, err := os.ReadDir(dir) // sorted by name, which sorts by time

@@ -78,9 +78,9 @@ func New(path string, opts Options) *Store {
 	return &Store{path: path, opts: opts, changed: make(chan struct{}, 1), loaded: map[string][]*corev1.Pod{}}
 }
 
-// Update records the newest pods of a source, which [Store.Run] then writes to the file. It returns the set to run. If set
-// is incomplete, the result also includes pods that [Store.Load] returned for the source. They stay until the source lists
-// them or reports a complete set. Update does not wait for the write.
+// Update records the newest pods of a source, for [Store.Run] to write, and returns the set to run. If set is incomplete, the
+// result also has the source's pods from [Store.Load] until the source lists them or reports a complete set. Update does not
+// wait for the write.
 func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,15 +103,13 @@ func (s *Store) Update(set lifecycle.PodSet) lifecycle.PodSet {
 	return set
 }
 
-// signalRun makes Run write the file if the pods have changed. It also starts a timer, which reports an error if the program
-// never calls Run.
+// signalRun makes Run write the file if the pods have changed. If Run is never called, an error is reported after a while.
 func (s *Store) signalRun() {
 	s.guard.Need(s.reportNotRun)
 	sleep.Wake(s.changed)
 }
 
-// reportNotRun reports the error that the program does not call Run, so that no pods are stored. It does nothing if the
-// program calls Flush instead.
+// reportNotRun reports the error that no pods are stored, because the program calls neither Run nor Flush.
 func (s *Store) reportNotRun() {
 	if s.flushed.Load() {
 		return
@@ -184,9 +182,8 @@ func (s *Store) Flush() error {
 	return err
 }
 
-// writeFile writes the stored pods to the file, unless the file already has this content. The result wrote is empty if
-// nothing was written. The result omitted contains an error for each pod that is not in the file. It lacks the errors that
-// the previous call has returned.
+// writeFile writes the pods to the file if they have changed. The result omitted has an error for each pod newly left out of the
+// file.
 func (s *Store) writeFile() (wrote encodedFile, omitted []error, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

@@ -24,9 +24,8 @@ type document struct {
 	before int // number of lines in the file before the document
 }
 
-// splitDocuments returns the YAML documents of a manifest, which are separated by "---" lines. It omits documents without
-// content. A line that begins with "---" is always a separator, never part of a YAML value. The result has at most
-// maxDocuments+1 documents, so that the caller can detect an excess.
+// splitDocuments returns the YAML documents of a manifest that have content, at most maxDocuments+1. A line that begins with
+// "---" always separates documents, also in a YAML value.
 func splitDocuments(data []byte) []document {
 	var docs []document
 	start, before, content := 0, 0, false
@@ -58,9 +57,8 @@ func splitDocuments(data []byte) []document {
 	return docs
 }
 
-// convertToJSON converts a document to JSON. If the document is invalid or exceeds the decoding budget, it reports the
-// errors and returns false. A YAML parser with limits reads the document first, and provides the line numbers for errors.
-// The kubelet's library then converts it; this library reads yes, no, on and off as booleans.
+// convertToJSON converts a document to JSON. It reports errors and returns false if the document is invalid or exceeds the
+// decoding budget.
 func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 	lines := bytes.Count(bytes.TrimSuffix(doc.text, []byte("\n")), []byte("\n")) + 1
 	p.at = positions{before: doc.before, lines: lines, root: &yaml.Node{}}
@@ -79,6 +77,7 @@ func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 		return nil, false
 	}
 	p.at.root = root
+	// The kubelet's library reads yes, no, on and off as booleans.
 	raw, err := kyaml.YAMLToJSON(doc.text)
 	if err == nil {
 		err = p.budget.JSON(raw)
@@ -90,10 +89,10 @@ func (p *parser) convertToJSON(doc document) ([]byte, bool) {
 	return raw, p.reportDuplicates(p.at.root, nil) == 0
 }
 
-// preferKubeletError returns the error of the kubelet's YAML library for the text, because its line number is more precise.
-// It returns err if that library finds no error. It also returns err if the text is large or may expand by aliases, so that
-// the library must not parse it.
+// preferKubeletError returns the error of the kubelet's YAML library for the text, which has a more precise line number, or else
+// err.
 func preferKubeletError(text []byte, err error) error {
+	// That library must not parse a text that is large or may expand by aliases.
 	if _, ok := errors.AsType[*safeyaml.Error](err); ok || len(text) > 1<<20 || bytes.IndexByte(text, '*') >= 0 {
 		return err
 	}
@@ -147,24 +146,23 @@ func (l *nodePath) String() string {
 	return joinPath(l.parent.String(), l.name)
 }
 
-// reportDuplicates reports each key that occurs twice in one mapping, and returns the number of such keys. It searches the
-// node, whose path is at, and all its descendants.
-func (p *parser) reportDuplicates(node *yaml.Node, at *nodePath) int {
+// reportDuplicates reports each key that occurs twice in one mapping in or below the node, and returns their number.
+func (p *parser) reportDuplicates(node *yaml.Node, path *nodePath) int {
 	found := 0
 	switch node.Kind {
 	case yaml.DocumentNode:
 		for _, c := range node.Content {
-			found += p.reportDuplicates(c, at)
+			found += p.reportDuplicates(c, path)
 		}
 	case yaml.SequenceNode:
 		for i, c := range node.Content {
-			found += p.reportDuplicates(c, &nodePath{parent: at, name: "[" + strconv.Itoa(i) + "]"})
+			found += p.reportDuplicates(c, &nodePath{parent: path, name: "[" + strconv.Itoa(i) + "]"})
 		}
 	case yaml.MappingNode:
 		seen := make(map[string]int)
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
-			field := &nodePath{parent: at, name: key.Value}
+			field := &nodePath{parent: path, name: key.Value}
 			if first, ok := seen[key.Value]; ok && key.Kind == yaml.ScalarNode {
 				found++
 				if !p.hasTooManyErrors() {
@@ -185,8 +183,7 @@ type positions struct {
 	lines  int // number of lines of the document
 }
 
-// lineOf returns the line number of a field in the manifest. path is the path of the field, such as
-// spec.containers[0].image. If the document does not contain the field, lineOf returns the line of the nearest parent.
+// lineOf returns the line number of a field, such as spec.containers[0].image, or of its nearest parent in the manifest.
 func (p positions) lineOf(path string) int {
 	node := p.root
 	if node.Kind == yaml.DocumentNode && len(node.Content) > 0 {
@@ -207,8 +204,8 @@ func (p positions) lineOf(path string) int {
 // separator separates the elements of a path. It cannot occur in a key.
 const separator = '\x00'
 
-// separatePath replaces the dots and brackets between the elements of a path by the rune separator. For example, a[b.c].d
-// becomes the elements a, b.c and d: the dot within the brackets is kept.
+// separatePath replaces dots and brackets between path elements by the rune separator. For example, a[b.c].d has the elements a,
+// b.c and d.
 func separatePath(path string) string {
 	depth := 0
 	return strings.Map(func(r rune) rune {
@@ -226,8 +223,7 @@ func separatePath(path string) string {
 	}, path)
 }
 
-// findChild returns the child of the node with this key or index, and the line where the child starts. It returns nil if
-// there is no such child.
+// findChild returns the child of the node with this key or index, or nil, and its line.
 func findChild(node *yaml.Node, segment string) (child *yaml.Node, line int) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias

@@ -73,8 +73,8 @@ func NewDir(path string, opts DirOptions) *Dir {
 	return d
 }
 
-// Run calls sink(update) with the pods of the directory, first after the first scan and then after each change. It returns
-// nil when ctx ends. It returns an error at once if sink is nil or Run was called before.
+// Run calls sink(update) with the pods of the directory after the first scan and after each change. It returns nil when ctx
+// ends. It returns an error at once if sink is nil or Run was called before.
 func (d *Dir) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errNoSink
@@ -161,8 +161,7 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	return d.lastUpdate
 }
 
-// recordRemoved records which of the paths are manifests with pods. The paths are those of the files that were removed or
-// renamed away since the last scan.
+// recordRemoved records the manifests with pods among these paths of removed or renamed files.
 func (d *Dir) recordRemoved(paths map[string]bool) {
 	for path := range paths {
 		if m := d.files[path]; m != nil && len(m.entries) > 0 {
@@ -171,15 +170,15 @@ func (d *Dir) recordRemoved(paths map[string]bool) {
 	}
 }
 
-// dropRemoved reports whether the manifest at path was removed and created again between two scans. If so, it removes the
-// pods of m until the file is read again, so that they are restarted as in the kubelet. The kubelet handles each file event
-// separately. Source: consumeWatchEvent in pkg/kubelet/config/file_linux.go.
+// dropRemoved reports whether the manifest at path was removed and created again since the last scan, and then removes its pods.
+// Source: consumeWatchEvent in pkg/kubelet/config/file_linux.go.
 func (d *Dir) dropRemoved(path string, m *manifest) bool {
 	if !d.removed[path] {
 		return false
 	}
 	delete(d.removed, path)
 	d.totalCost = d.totalCost.subtractCost(m.cost)
+	// Its pods are restarted, as in the kubelet, which handles each file event separately.
 	*m = manifest{everValid: m.everValid}
 	return true
 }
@@ -249,8 +248,8 @@ func (d *Dir) logIgnored(path string, mode fs.FileMode) {
 	}
 }
 
-// readIfChanged reads the manifest at path into m if the file has changed since the last read and has then been stable for
-// DirOptions.StableFor. It returns false if the file is unchanged: the pods of m need not be merged again.
+// readIfChanged reads the manifest at path into m if the file has changed and has then been stable for DirOptions.StableFor. It
+// returns false if the file is unchanged.
 func (d *Dir) readIfChanged(path string, file manifestFile, m *manifest, now time.Time) bool {
 	if file.err != nil {
 		m.setReadError(path, stripPath(file.err))
@@ -294,8 +293,8 @@ var errNoSink = errors.New("source: Run: sink is nil: pass a function that calls
 // errChanged is the error of reading a file that changed meanwhile.
 var errChanged = errors.New("the file changed while it was read")
 
-// readFile returns the content of a file. It returns errChanged if the file no longer has the version that info describes,
-// and an error if the file is larger than maxSize.
+// readFile returns the content of a file of at most maxSize bytes. If the file has changed since info was read, it returns
+// errChanged.
 func readFile(path string, info os.FileInfo) ([]byte, error) {
 	// O_NONBLOCK: the path may have become a named pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -37,8 +37,8 @@ type Feed struct {
 	Logger *slog.Logger
 }
 
-// Run passes the pods of all sources to Set until ctx ends, and then returns nil. If a source fails, Run stops all sources and
-// returns an error with the name of that source. All goroutines of Run have ended when it returns.
+// Run passes the pods of all sources to Set until ctx ends, and then returns nil. If a source fails, Run stops the other sources
+// and returns an error with its name. No goroutine of Run outlives it.
 func (f *Feed) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -81,8 +81,7 @@ func (f *Feed) setPods(set lifecycle.PodSet) {
 	f.Set(set)
 }
 
-// setStored passes the stored pods to Set, in a goroutine of wg, and waits until this is done. After storedTimeout it logs
-// an error and returns: a check that hangs for one stored pod must not delay all other pods of the node.
+// setStored passes the stored pods to Set and waits for it, but at most storedTimeout.
 func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	done := make(chan struct{})
 	wg.Go(func() {
@@ -96,7 +95,7 @@ func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-timer.C: // a check that hangs for one stored pod must not delay all other pods
 		if f.Logger != nil {
 			f.Logger.Error("setting the stored pods takes too long; the sources start", "after", storedTimeout)
 		}

@@ -208,11 +208,10 @@ func (h *Handler) listManifests() ManifestList {
 	return list
 }
 
-// rescanDir reads the changed files of the directory, and returns its pods. It scans twice, because a scan reads a file only if
-// the previous scan has found it unchanged.
+// rescanDir reads the changed files of the directory, and returns its pods.
 func (h *Handler) rescanDir() Update {
 	now := time.Now()
-	h.view.Scan(now)
+	h.view.Scan(now) // the second scan reads the files that the first has found stable
 	return h.view.Scan(now.Add(time.Millisecond))
 }
 
@@ -233,8 +232,7 @@ func (h *Handler) errorText(manifestErr *Error) string {
 	return strings.ReplaceAll(manifestErr.Error(), h.dir+string(filepath.Separator), "")
 }
 
-// writeJSON writes v as JSON to the response, with this HTTP status code. It returns an error if v cannot be encoded, which
-// is a bug.
+// writeJSON writes v as JSON to the response. It returns an error if v cannot be encoded, which is a bug.
 func writeJSON(w http.ResponseWriter, status int, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

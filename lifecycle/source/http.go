@@ -57,8 +57,8 @@ func NewHTTP(address string, opts HTTPOptions) *HTTP {
 	return h
 }
 
-// Run calls sink(update) with the pods of the manifest, first after the first request and then after each change. It returns
-// nil when ctx ends. It returns an error at once if sink is nil or Run was called before.
+// Run calls sink(update) with the pods of the manifest after the first request and after each change. It returns nil when ctx
+// ends. It returns an error at once if sink is nil or Run was called before.
 func (h *HTTP) Run(ctx context.Context, sink func(Update)) error {
 	if sink == nil {
 		return errNoSink

@@ -37,13 +37,11 @@ func (c cost) subtractCost(removed cost) cost {
 	return cost{c.values - removed.values, c.bytes - removed.bytes}
 }
 
-// maxCost returns the limits for all manifests of a directory together: the number of decoded values, and the size in bytes.
-// The kubelet has no such limits.
+// maxCost returns the limits for all manifests of a directory together. The kubelet has no such limits.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// applyContent parses the new content of the manifest, and replaces the pods of m. An unchanged pod keeps its pointer, so
-// that it can be compared cheaply. If the content has errors, previous pods that are missing in it are kept. If the content
-// exceeds limit, the limit of decoded values and bytes, applyContent returns false and keeps all previous pods.
+// applyContent replaces the pods of the manifest by those in its new content. If the content exceeds limit, it returns false and
+// keeps all previous pods.
 func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes
@@ -65,7 +63,7 @@ func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 		case !ok:
 			continue
 		case old.sum == e.sum:
-			e.pod = old.pod
+			e.pod = old.pod // an unchanged pod keeps its pointer, so that it can be compared cheaply
 		case old.pod.UID == e.pod.UID:
 			e.pod.Annotations[AnnotationSeen] = old.pod.Annotations[AnnotationSeen]
 		}
@@ -101,8 +99,7 @@ type claim struct {
 	changing bool // the file is changing, and will be read again soon
 }
 
-// mergeManifests returns the pods and errors of all manifests of a source. manifests contains each manifest by its path.
-// order contains these paths in the order of the result.
+// mergeManifests returns the pods and errors of all manifests of a source in the given order. The manifests are given by path.
 func mergeManifests(source string, manifests map[string]*manifest, order []string) Update {
 	var claims []claim
 	u := Update{PodSet: lifecycle.PodSet{Source: source, Shared: true}}
@@ -127,10 +124,8 @@ func mergeManifests(source string, manifests map[string]*manifest, order []strin
 	return u
 }
 
-// resolveDuplicates chooses one pod if several pods of a source have the same name or UID. It sets inSet of each claim to
-// whether the pod of the claim is chosen. A pod of the previous set has priority, otherwise the first in claims. The result
-// contains an error for each pod that is not chosen, by the path of its file. While one of the files is changing, there is
-// no error, because a pod may be moved between files.
+// resolveDuplicates chooses one pod (inSet) of those with the same name or UID, preferably of the previous set. It returns an
+// error for each other pod, by the path of its file.
 func resolveDuplicates(claims []claim) map[string][]*Error {
 	byRight := slices.Clone(claims)
 	slices.SortStableFunc(byRight, func(a, b claim) int { return cmp.Compare(claimRank(a.inSet), claimRank(b.inSet)) })
@@ -144,6 +139,7 @@ func resolveDuplicates(claims []claim) map[string][]*Error {
 			duplicate, field = "UID "+uid, "metadata.uid"
 			other, taken = uids[uid]
 		}
+		// There is no error while a file is changing: a pod may be moved between files.
 		if c.inSet = !taken; taken && !c.changing && !other.changing && len(duplicates[c.file]) < maxErrors {
 			duplicates[c.file] = append(duplicates[c.file], &Error{
 				File: c.file, Line: c.line, Field: field, Err: fmt.Errorf("duplicate: %s is in %s", duplicate, other.file),

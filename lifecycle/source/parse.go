@@ -31,8 +31,8 @@ const (
 	maxTries     = 20_000   // maximum number of decoding attempts to locate invalid values
 )
 
-// Parse returns the valid static pods of a manifest, and an error for each invalid part. Valid pods are returned even if
-// there are errors. A manifest with an empty list has no pods and no error, but a manifest without any object is an error.
+// Parse returns the valid static pods of a manifest, and an error for each invalid part. An empty list is valid; a manifest
+// without any object is not.
 func Parse(data []byte, origin Origin) ([]*corev1.Pod, []*Error) {
 	entries, errs, _ := parse(data, origin)
 	var pods []*corev1.Pod
@@ -52,8 +52,7 @@ type entry struct {
 
 func (e entry) podKey() string { return e.pod.Namespace + "/" + e.pod.Name }
 
-// parse parses a manifest like [Parse]. Each entry contains a pod with its line and hash. total is the size of the manifest
-// in decoded values and bytes.
+// parse parses a manifest like [Parse]. It also returns the line and hash of each pod, and the manifest's size as total.
 func parse(data []byte, origin Origin) (entries []entry, errs []*Error, total cost) {
 	p := parser{origin: origin, budget: safeyaml.NewBudget(len(data)), tries: maxTries}
 	p.at.root = &yaml.Node{}
@@ -160,8 +159,8 @@ func (p *parser) parseList(raw []byte, implied string) {
 	}
 }
 
-// readKind returns the kind of an object of the core API. If the object has neither kind nor apiVersion, it returns implied,
-// unless this is empty. For an invalid object it reports an error with this path and returns false.
+// readKind returns the kind of an object of the core API, or implied if the object has none. It reports an invalid object as an
+// error with this path.
 func (p *parser) readKind(raw []byte, path, implied string) (string, bool) {
 	if b := bytes.TrimSpace(raw); len(b) == 0 || b[0] != '{' {
 		p.reportField(path, errors.New("want an object"))
@@ -192,8 +191,8 @@ func (p *parser) readKind(raw []byte, path, implied string) (string, bool) {
 	return "", false
 }
 
-// decodeStrict decodes raw into the struct that object points to. If raw has invalid, unknown or duplicate fields, it
-// reports them as errors below path and returns false.
+// decodeStrict decodes raw into the struct that object points to. It reports invalid, unknown or duplicate fields as errors
+// below path and returns false.
 func (p *parser) decodeStrict(raw []byte, path string, object any) bool {
 	strict, err := kjson.UnmarshalStrict(raw, object)
 	if err != nil {
@@ -220,8 +219,7 @@ func (p *parser) reportPart(path string, err error) {
 	p.reportField(path, err)
 }
 
-// parsePod decodes a pod, sets its defaults and validates it. A valid pod is added to p.entries. For an invalid pod, the
-// errors are reported below path.
+// parsePod decodes a pod, sets its defaults and validates it. It adds a valid pod to p.entries, and reports errors below path.
 func (p *parser) parsePod(raw []byte, path string) {
 	err := p.budget.Spend(podCost)
 	if err == nil {
@@ -249,9 +247,7 @@ func (p *parser) parsePod(raw []byte, path string) {
 	p.entries = append(p.entries, entry{pod: pod, sum: sum, line: p.at.lineOf(joinPath(path, "metadata.name"))})
 }
 
-// findInvalidValue returns the path of the value in raw that cannot be decoded as the type typ, and the cause. It decodes
-// the values one by one, because the error of the decoder does not contain the path. After maxTries attempts it returns the
-// path of a parent.
+// findInvalidValue returns the path of the value in raw that cannot be decoded as the type typ, and the cause.
 func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (where string, cause error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -259,6 +255,7 @@ func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (where string, c
 	if err := dec.Decode(&v); err != nil {
 		return "", err
 	}
+	// The error of the decoder has no path, so the values are decoded one by one. After maxTries, the path is that of a parent.
 	path, err := p.findInvalidChild(v, func(v any) error {
 		p.tries--
 		b, err := json.Marshal(v)
@@ -273,8 +270,8 @@ func (p *parser) findInvalidValue(raw []byte, typ reflect.Type) (where string, c
 	return path, err
 }
 
-// findInvalidChild returns the path of the first value within v that cannot be decoded, and the error of decode. The path is
-// relative to v. The function decode decodes a whole manifest value in which its argument has replaced v.
+// findInvalidChild returns the path, relative to v, of the first value in v that cannot be decoded, and the error. The function
+// decode decodes the manifest with v replaced.
 func (p *parser) findInvalidChild(v any, decode func(any) error) (where string, cause error) {
 	switch v := v.(type) {
 	case map[string]any:

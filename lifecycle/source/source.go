@@ -59,10 +59,10 @@ func Manifests(name string, run func(ctx context.Context, sink func(Update)) err
 	})
 }
 
-// Pods returns a Source of pods that are built in code. Each list received from the channel replaces all previous pods.
-// After the channel is closed, the last list remains in effect. Unset fields get the defaults of an API server, and an empty
-// namespace becomes "default". A pod without a UID gets a hash of its content as UID, so that a modified pod replaces the
-// previous one. For static pods see [Static].
+// Pods returns a Source of pods that are built in code. Each list received from the channel replaces all previous pods, and the
+// last list stays when the channel is closed. Unset fields get the defaults of an API server, and an empty namespace becomes
+// "default". A pod without a UID gets a hash of its content as UID, so that a modified pod replaces the previous one. For static
+// pods see [Static].
 func Pods(name string, pods <-chan []*corev1.Pod) Source {
 	return New(name, func(ctx context.Context, set func(lifecycle.PodSet)) error {
 		for {

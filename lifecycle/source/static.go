@@ -71,13 +71,12 @@ func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	return made, nil
 }
 
-// completeStatic makes a static pod of a pod: it sets the metadata and defaults, and validates the pod. raw is the JSON of
-// the pod, and sum a hash of it. errs contains only the errors of the first check that failed, because later checks would
-// often report the same mistake again.
+// completeStatic sets the metadata and defaults of a static pod, and validates it. raw is the JSON of the pod; sum is its hash.
 func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
 	sum = o.setStaticMetadata(pod, raw)
 	podapi.Default(pod)
 	for _, check := range []func(*corev1.Pod) field.ErrorList{podapi.Validate, o.checkReferences, podapi.Unsupported} {
+		// Later checks would often report the same mistake again.
 		if errs := check(pod); len(errs) > 0 {
 			return "", errs
 		}
@@ -85,8 +84,8 @@ func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs fi
 	return sum, nil
 }
 
-// setStaticMetadata sets the UID, name, namespace and annotations of a static pod as the kubelet does. It returns a hash of
-// raw, the JSON of the pod. Source: applyDefaults in pkg/kubelet/config/common.go.
+// setStaticMetadata sets the UID, name, namespace and annotations of a static pod, and returns a hash of raw, its JSON. Source:
+// applyDefaults in pkg/kubelet/config/common.go.
 func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
 	h := fnv.New128a()
 	h.Write(canonicalJSON(raw))
@@ -144,9 +143,8 @@ func canonicalJSON(raw []byte) []byte {
 	return b
 }
 
-// checkReferences returns an error for each field in which a static pod refers to an object of the API server, such as a
-// secret. A reference is accepted if Origin says that the agent can read such objects. Source: HasAPIObjectReference in
-// pkg/api/pod/util.go.
+// checkReferences returns an error for each object of the API server, such as a secret, that a static pod refers to and may not
+// use. Source: HasAPIObjectReference in pkg/api/pod/util.go.
 func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	var errs field.ErrorList
 	spec, path := &pod.Spec, field.NewPath("spec")

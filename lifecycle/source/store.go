@@ -39,9 +39,8 @@ func etagOf(data []byte) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// storeManifest validates data and stores it as the named manifest. It returns an error if the data is invalid, if one of
-// its pods exists in another manifest, or if the request header forbids the change. created is true if the manifest did not
-// exist before.
+// storeManifest validates data and stores it as the named manifest. It returns an error if a pod exists in another manifest, or
+// the header forbids the change.
 func (h *Handler) storeManifest(header http.Header, name string, data []byte) (stored Manifest, created bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,8 +67,7 @@ func (h *Handler) storeManifest(header http.Header, name string, data []byte) (s
 	return stored, old == nil, nil
 }
 
-// decodeManifest returns the pods of a manifest, and its size in decoded values and bytes. The error lists all problems of
-// the manifest, one per line.
+// decodeManifest returns the pods and the size of a manifest. The error lists all its problems, one per line.
 func (h *Handler) decodeManifest(path string, data []byte) (pods []entry, total cost, err error) {
 	entries, errs, cost := parse(data, Origin{
 		Source: File, Location: path, NodeName: h.opts.NodeName, AllowObjects: h.opts.AllowObjects, AllowTokens: h.opts.AllowTokens, Seen: time.Now(),
@@ -88,8 +86,7 @@ func (h *Handler) decodeManifest(path string, data []byte) (pods []entry, total 
 	return nil, cost, newHTTPError(status, "%s", strings.Join(lines, "\n"))
 }
 
-// findDuplicates returns an error for each of these pods whose name or UID another pod already has, in another manifest or
-// in the manifest at path itself.
+// findDuplicates returns an error for each pod whose name or UID another pod already has, in another manifest or in this one.
 func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	var claims []claim
 	for other, m := range h.view.files {
@@ -137,8 +134,8 @@ func (h *Handler) writeManifest(path string, data []byte) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// removeManifest removes the file of the named manifest and syncs the directory to disk. It returns an error if the file
-// does not exist, or if the If-Match header of the request forbids the removal.
+// removeManifest removes the named manifest and syncs the directory to disk. It returns an error if the If-Match header forbids
+// this.
 func (h *Handler) removeManifest(request *http.Request, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,8 +152,8 @@ func (h *Handler) removeManifest(request *http.Request, name string) error {
 	return nil
 }
 
-// readForChange returns the content of the named manifest, or nil if it does not exist. It returns an error if the If-Match
-// or If-None-Match header of the request forbids a change of this content.
+// readForChange returns the content of the named manifest, or nil. It returns an error if the If-Match or If-None-Match header
+// forbids a change.
 func (h *Handler) readForChange(header http.Header, name string) ([]byte, error) {
 	old, err := h.readManifest(name)
 	if err != nil {

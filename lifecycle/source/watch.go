@@ -43,8 +43,8 @@ func newWatch(path string, period time.Duration, logger *slog.Logger) *watch {
 	return &watch{path: path, period: period, logger: logger, changed: make(chan struct{}, 1), retry: firstRetry}
 }
 
-// renewWatch replaces the watch of the directory if the watch has failed, or if the path now leads to another directory. If
-// this fails, it logs a warning, and a later call tries it again, with a growing delay.
+// renewWatch replaces the watch of the directory if it has failed or the path leads to another directory. A later call retries a
+// failure, with a growing delay.
 func (w *watch) renewWatch(now time.Time) {
 	dir := w.path
 	info, err := os.Stat(dir)
@@ -129,13 +129,12 @@ func (w *watch) takeRemoved() map[string]bool {
 	return removed
 }
 
-// nextScanDelay returns the delay before the next scan of the directory if no change is signaled earlier. If the watch does
-// not work, the scan is due at the latest when the watch is retried.
+// nextScanDelay returns the delay before the next scan of the directory if no change is signaled earlier.
 func (w *watch) nextScanDelay(now time.Time) time.Duration {
 	if w.watcher != nil {
 		return w.period
 	}
-	return max(0, min(w.period, w.retryAt.Sub(now)))
+	return max(0, min(w.period, w.retryAt.Sub(now))) // a failed watch is retried then
 }
 
 func (w *watch) closeWatch() {

@@ -41,8 +41,8 @@ type Ranges struct {
 	mu sync.Mutex // held while a range is chosen and written
 }
 
-// New returns a Ranges that stores the ID range of each pod in the pod's directory below root. It returns an error if root
-// is empty or a field of opts is invalid. It does not read or write files.
+// New returns a Ranges that stores the ID range of each pod in the pod's directory below root. It returns an error if an
+// argument is invalid. It accesses no files.
 func New(root string, opts Options) (*Ranges, error) {
 	if opts.First == 0 {
 		opts.First = Length
@@ -62,9 +62,9 @@ func New(root string, opts Options) (*Ranges, error) {
 	return &Ranges{root: root, first: opts.First, count: opts.Count}, nil
 }
 
-// Assign returns the ID mapping for the user namespace of the pod. If none is stored for the pod, Assign stores a mapping to
-// a free range of host IDs. If the file of any pod cannot be read, Assign returns an error that names the file, because it
-// could otherwise assign the range of that pod twice.
+// Assign returns the ID mapping for the user namespace of the pod. At the first call for a pod, it stores a mapping to a free
+// range of host IDs. It returns an error, which names the file, if the file of any pod cannot be read: the range of that pod is
+// not known to be used.
 func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	m, err := r.assignRange(string(pod.UID))
 	if err != nil {

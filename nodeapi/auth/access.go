@@ -135,9 +135,8 @@ func (o *Options) setDefaults() {
 // errUnauthenticated is the error for a request without credentials of an enabled kind.
 var errUnauthenticated = errors.New("the request has no credentials that count here")
 
-// authenticate returns the user of the request r. It reads the client certificate first, then the bearer token in the
-// Authorization header, then the token in the WebSocket subprotocols. On success it removes all credentials from the headers
-// of r. A request with invalid credentials gets an error, even if Options.Anonymous is set.
+// authenticate returns the user of the request, from its client certificate, bearer token or WebSocket subprotocols. It removes
+// the credentials from the headers.
 func (a *Access) authenticate(r *http.Request) (User, error) {
 	var failures []error
 	token, bad := protocolToken(r.Header)
@@ -161,7 +160,7 @@ func (a *Access) authenticate(r *http.Request) (User, error) {
 		}
 	}
 	switch {
-	case len(failures) > 0:
+	case len(failures) > 0: // invalid credentials are an error also if Options.Anonymous is set
 		return User{}, errors.Join(failures...)
 	case a.o.Anonymous:
 		return anonymousUser(), nil

@@ -83,9 +83,8 @@ type sharedCall[V any] struct {
 
 var errAborted = errors.New("the review was aborted")
 
-// shareCall returns the result of ask(ctx). Concurrent calls with the same key share one call of ask, which runs with the
-// context of the first caller. The other callers wait for its result, or until their own context ends. If the first caller's
-// request is canceled, another caller runs ask again.
+// shareCall returns the result of ask(ctx). Concurrent calls with the same key share one call of ask, with the context of the
+// first caller.
 func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(context.Context) (V, error)) (V, error) {
 	for {
 		f.mu.Lock()
@@ -102,7 +101,7 @@ func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(c
 		f.mu.Unlock()
 		select {
 		case <-running.done:
-			if !running.abandoned {
+			if !running.abandoned { // otherwise the first caller was canceled, and this one calls ask
 				return running.value, running.err
 			}
 		case <-ctx.Done():

@@ -16,8 +16,8 @@ type CAFile struct {
 	value *freshfile.Value[*x509.CertPool]
 }
 
-// NewCAFile reads CA certificates from the PEM file at path, which must exist. After each change it reloads the file. It
-// calls fail(err) when a reload fails, once per error. The function fail must not block, and may be nil.
+// NewCAFile reads CA certificates from the PEM file at path, and reloads them after each change. The file must exist. If a
+// reload fails, it calls fail(err), once per error. fail must not block and may be nil.
 func NewCAFile(path string, fail func(error)) (*CAFile, error) {
 	value, err := freshfile.New(func(contents [][]byte) (*x509.CertPool, error) {
 		pool := x509.NewCertPool()

@@ -25,8 +25,8 @@ type logBudget struct {
 	withheld int        // suppressed lines since the last written one
 }
 
-// takeLine takes one line from the budget of log lines. If the budget is used up, it returns false, and the line must not be
-// logged. The result withheld is the number of lines that were suppressed since the previous logged line.
+// takeLine takes one line from the budget of log lines, and reports whether there is one. withheld is the number of lines
+// suppressed before.
 func (b *logBudget) takeLine(now time.Time) (withheld int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

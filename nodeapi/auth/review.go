@@ -78,8 +78,8 @@ func newReviewer(opts *Options) *reviewer {
 	return r                 // never fails
 }
 
-// reviewToken returns the identity of a bearer token. It comes from the cache, or from a TokenReview of the API server.
-// Errors are not cached. The number of reviews is limited for each client; see clientKey.
+// reviewToken returns the identity of a bearer token from the cache, or from a TokenReview of the API server. Errors are not
+// cached.
 func (r *reviewer) reviewToken(ctx context.Context, client, token string) (identity, error) {
 	k := r.cacheKey([]byte(token))
 	now := time.Now()
@@ -89,7 +89,7 @@ func (r *reviewer) reviewToken(ctx context.Context, client, token string) (ident
 	if cached, found := r.refusedTokens.getValue(k, now); found {
 		return cached, nil
 	}
-	if !r.waiting.startWait(client) {
+	if !r.waiting.startWait(client) { // limits the reviews per client
 		return identity{}, fmt.Errorf("review a bearer token: %w", errBusy)
 	}
 	defer r.waiting.endWait(client)
@@ -121,8 +121,8 @@ func (r *reviewer) reviewToken(ctx context.Context, client, token string) (ident
 	})
 }
 
-// reviewAccess reports whether user is allowed the verb and subresource in attribute on this Node. The result comes from the
-// cache, or from a SubjectAccessReview of the API server.
+// reviewAccess reports whether user may access this Node with the verb and subresource in attribute, by the cache or a
+// SubjectAccessReview.
 func (r *reviewer) reviewAccess(ctx context.Context, user User, attribute nodeattributes.Attribute) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{
 		User: user.Name, UID: user.UID, Groups: user.Groups, Extra: convertExtra(user.Extra),
@@ -193,8 +193,8 @@ func newSlots(maxReviews int) slots {
 	return slots{maxTotal: maxReviews, maxPerClient: max(1, maxReviews/4)}
 }
 
-// retryReview sends a review to the API server by calling send. After a temporary error it retries, with at most maxAttempts
-// attempts in total. It stops when ctx ends.
+// retryReview calls send, which sends a review to the API server. It retries temporary errors, with at most maxAttempts
+// attempts.
 func retryReview[T any](ctx context.Context, r *reviewer, kind Review, send func() (*T, error)) (*T, error) {
 	if err := ctx.Err(); err != nil { // select may choose the slot although ctx has ended
 		return nil, err

@@ -19,22 +19,21 @@ import (
 // errBusy is the cause of a response with status 429: too many requests of one client, or of all clients, wait for reviews.
 var errBusy = errors.New("too many reviews are under way")
 
-// clientKey returns the key under which the requests of a client are counted, given its address and port. The key is the
-// IPv4 address, or the /64 network of the IPv6 address, because one host may own all addresses of such a network.
-func clientKey(remote string) string {
-	host, _, err := net.SplitHostPort(remote)
+// clientKey returns the key under which the requests of a client are counted: its IPv4 address or IPv6 /64 network.
+func clientKey(address string) string {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return remote
+		return address
 	}
-	address, err := netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(host)
 	if err != nil {
 		return host
 	}
-	address = address.Unmap().WithZone("")
-	if address.Is4() {
-		return address.String()
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
 	}
-	network, _ := address.Prefix(64)
+	network, _ := ip.Prefix(64)
 	return network.String()
 }
 
@@ -48,8 +47,7 @@ type waitLimit struct {
 	clients map[string]int
 }
 
-// startWait counts a waiting request of client and returns true. The caller must then call endWait. If a limit is reached,
-// it returns false and counts nothing.
+// startWait counts a waiting request of client, for which the caller must call endWait. It returns false if a limit is reached.
 func (r *waitLimit) startWait(client string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

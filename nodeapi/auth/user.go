@@ -44,11 +44,8 @@ func (u User) addAuthenticatedGroup() User {
 	return u
 }
 
-// verifyCertificate verifies the client certificate chain[0], and returns its common name as user name and its organizations
-// as groups. The other elements of chain are intermediate certificates. An invalid certificate is an error. Without a
-// certificate or a common name, it returns false and no error.
-//
-// Source: x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
+// verifyCertificate verifies the client certificate chain[0] with its intermediate certificates, and returns its user. Source:
+// x509.go in k8s.io/apiserver/pkg/authentication/request/x509.
 func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) (User, bool, error) {
 	if len(chain) == 0 {
 		return User{}, false, nil
@@ -64,6 +61,7 @@ func verifyCertificate(chain []*x509.Certificate, roots *x509.CertPool, now time
 	if _, err := leaf.Verify(o); err != nil {
 		return User{}, false, fmt.Errorf("client certificate of %q, serial number %d: %w", leaf.Subject.CommonName, leaf.SerialNumber, err)
 	}
+	// Without a user name, the request may have other credentials.
 	if leaf.Subject.CommonName == "" {
 		return User{}, false, nil
 	}

@@ -76,8 +76,7 @@ func (s *Server) WatchPods(_ *podsv1alpha1.WatchPodsRequest, stream grpc.ServerS
 	}
 }
 
-// sendEvents sends the initial events: ADDED for each given pod, and INITIAL_SYNC_COMPLETE. Then it sends the events that
-// the watcher w receives, until the call ends.
+// sendEvents sends ADDED for each given pod, INITIAL_SYNC_COMPLETE, and then the events of the watcher, until the call ends.
 func sendEvents(pods []Pod, w *watcher, stream grpc.ServerStreamingServer[podsv1alpha1.WatchPodsEvent]) error {
 	for _, p := range pods {
 		data, err := p.encodePod()

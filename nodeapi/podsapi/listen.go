@@ -18,9 +18,9 @@ import (
 // dialTimeout is how long Listen waits for a process to accept a connection on an existing socket.
 const dialTimeout = time.Second
 
-// Listen listens on a unix socket with mode 0600 at path, which may have at most about 100 bytes. It creates the directory
-// with mode 0750, and replaces an old socket on which no process listens. Any other existing file is an error. Closing the
-// listener removes the socket, unless another process has replaced it.
+// Listen listens on a unix socket with mode 0600 at path, which may have at most about 100 bytes. It creates the directory with
+// mode 0750. It replaces an old socket on which no process listens; any other existing file is an error. Closing the listener
+// removes the socket, unless another process has replaced it.
 func Listen(path string) (net.Listener, error) {
 	l, err := listenPrivately(path)
 	if err != nil {

@@ -32,8 +32,8 @@ func PodsWithStatus(reconciler Reconciler) Source {
 	})
 }
 
-// ListenAndRun listens on the unix socket at path, and runs the server until ctx ends. If it cannot listen, it logs the
-// error and returns nil, because the node can run its pods without this API. See [Listen] and [Server.Run].
+// ListenAndRun listens on the unix socket at path, and runs the server until ctx ends. If it cannot listen, it logs the error
+// and returns nil: pods run without this API. See [Listen] and [Server.Run].
 func (s *Server) ListenAndRun(ctx context.Context, path string, log *slog.Logger) error {
 	l, err := Listen(path)
 	if err != nil {

@@ -146,9 +146,8 @@ func stopServer(g *grpc.Server) {
 	timer.Stop()
 }
 
-// StatusChanged sends the new status of a pod to all watchers. The first event of a pod is ADDED, unless the pod is being
-// deleted. All other events are MODIFIED. Use it as the lifecycle hook StatusChanged; it does not modify or retain its
-// arguments.
+// StatusChanged sends the new status of a pod to all watchers: ADDED for the first status, unless the pod is being deleted, and
+// MODIFIED afterwards. Use it as the lifecycle hook StatusChanged. It does not modify or retain its arguments.
 func (s *Server) StatusChanged(pod *corev1.Pod, status *corev1.PodStatus) {
 	sent := *pod
 	sent.Status = *status
@@ -173,8 +172,8 @@ func encodeDeleted(pod cri.PodIdentity) func() ([]byte, error) {
 	return p.Marshal
 }
 
-// reportDropped logs the number of dropped watchers, and calls the hook WatcherDropped once for each. It also logs err,
-// which occurred while a pod was encoded.
+// reportDropped logs the number of dropped watchers and calls the hook WatcherDropped for each. It also logs err, from the
+// encoding of a pod.
 func (s *Server) reportDropped(dropped int, err error) {
 	if err != nil {
 		s.opts.Logger.Error("encode pod for the pods API", "error", err)
@@ -200,8 +199,7 @@ func (s *Server) sortedPods() ([]Pod, bool) {
 	return pods, true
 }
 
-// encodePod returns the protobuf encoding of the pod with p.Status. If p.Status is nil, this agent process has not observed
-// the pod, and unconfirmedStatus provides the status.
+// encodePod returns the protobuf encoding of the pod with p.Status, or with an unconfirmed status if that is nil.
 func (p Pod) encodePod() ([]byte, error) {
 	sent := *p.Pod
 	if p.Status != nil {
@@ -212,8 +210,8 @@ func (p Pod) encodePod() ([]byte, error) {
 	return sent.Marshal()
 }
 
-// unconfirmedStatus returns a copy of s for a pod whose containers this agent process has not observed yet. An empty phase
-// becomes Pending, and the condition Ready becomes False.
+// unconfirmedStatus returns a copy of a status for a pod that this agent process has not observed yet: not ready, and pending
+// without a phase.
 func unconfirmedStatus(s *corev1.PodStatus) corev1.PodStatus {
 	status := *s
 	status.Phase = cmp.Or(status.Phase, corev1.PodPending)

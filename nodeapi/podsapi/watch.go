@@ -58,9 +58,7 @@ func (w *watchers) removeWatcher(removed *watcher) {
 	delete(w.all, removed)
 }
 
-// sendUpdate sends an event about a new or changed pod to all watchers. The first event of a pod is ADDED, unless the pod is
-// being deleted. All other events are MODIFIED. It calls encode only if there are watchers, and returns how many slow
-// watchers it has dropped.
+// sendUpdate sends ADDED or MODIFIED for a pod to all watchers, and returns the number of slow watchers that it has dropped.
 func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,20 +70,19 @@ func (w *watchers) sendUpdate(uid string, deleting bool, encode func() ([]byte, 
 		return 0, nil
 	}
 	w.sent[uid] = sentPod
-	if before == sentNothing && !deleting {
+	if before == sentNothing && !deleting { // a pod that is being deleted is never new to watchers
 		return w.broadcast(podsv1alpha1.EventType_ADDED, encode)
 	}
 	return w.broadcast(podsv1alpha1.EventType_MODIFIED, encode)
 }
 
-// sendDeleted sends DELETED for a pod to all watchers, at most once per pod. If a source still lists the pod (listed), later
-// updates of the pod are not sent. It returns how many slow watchers it has dropped.
+// sendDeleted sends DELETED for a pod to all watchers once, and returns the number of slow watchers that it has dropped.
 func (w *watchers) sendDeleted(uid string, listed bool, encode func() ([]byte, error)) (dropped int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.sent[uid]
 	switch {
-	case !listed:
+	case !listed: // otherwise the source may send later updates of the pod, which are not sent
 		delete(w.sent, uid)
 	case w.sent == nil:
 		w.sent = map[string]sentState{uid: sentTerminated}
@@ -98,8 +95,8 @@ func (w *watchers) sendDeleted(uid string, listed bool, encode func() ([]byte, e
 	return w.broadcast(podsv1alpha1.EventType_DELETED, encode)
 }
 
-// broadcast sends an event to all watchers. It drops each watcher whose queue is full. If encode fails, it drops all
-// watchers. The caller holds mu, so that all watchers receive events in the same order.
+// broadcast sends an event to all watchers, and drops watchers whose queue is full. The caller holds mu, which keeps the order
+// of events.
 func (w *watchers) broadcast(kind podsv1alpha1.EventType, encode func() ([]byte, error)) (dropped int, err error) {
 	if len(w.all) == 0 {
 		return 0, nil

@@ -81,11 +81,10 @@ func (i *imageMetrics) countFailure(request images.Request, err *images.Error) {
 	}
 }
 
-// presentLabel returns the value of the label for whether an image was present before a pull. With the policy Always it is
-// "unknown", because the agent does not check this. Otherwise it is "false".
+// presentLabel returns the value of the label for whether an image was present before a pull.
 func presentLabel(policy images.Policy) string {
 	if policy == images.PullAlways {
-		return "unknown"
+		return "unknown" // the agent does not check it
 	}
 	return "false"
 }

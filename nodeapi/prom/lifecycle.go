@@ -189,8 +189,8 @@ func (l *lifecycleMetrics) countStart(start podevents.ContainerStart) {
 	l.containerErrors.inc(string(start.Type), code)
 }
 
-// countRejection counts a rejected pod with the label reason. A reason that the kubelet does not have becomes
-// OutOfExtendedResources or Other, so that users cannot create any number of label values.
+// countRejection counts a rejected pod by reason. Other reasons than the kubelet's share a label, so that users cannot create
+// any number of them.
 func (l *lifecycleMetrics) countRejection(reason string) {
 	switch {
 	case isRejectionReason(reason):

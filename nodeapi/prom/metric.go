@@ -63,8 +63,7 @@ func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	return l, true
 }
 
-// keptValues returns the values of the labels that are not excluded. The argument has a value for each label, in the
-// original order. Invalid UTF-8 is replaced.
+// keptValues returns the values of the labels that are not excluded, given the values of all labels. It replaces invalid UTF-8.
 func (l *labels) keptValues(values []string) []string {
 	kept := make([]string, len(l.kept))
 	for i, at := range l.kept {
@@ -109,9 +108,9 @@ func (c *counter) add(n float64, values ...string) {
 	}
 }
 
-// remove removes the series with these label values from the page. If a label of the metric is excluded, it does nothing,
-// because the series then also counts other values of that label.
+// remove removes the series with these label values from the page.
 func (c *counter) remove(values ...string) {
+	// With an excluded label, the series also counts other values of that label, and stays.
 	if c != nil && len(c.kept) == len(values) {
 		c.vec.DeleteLabelValues(c.keptValues(values)...)
 	}
@@ -163,11 +162,12 @@ type histogram struct {
 	vec *prometheus.HistogramVec
 }
 
-// addHistogram adds a histogram with these label names to the group. Without buckets it records only the number and the sum
-// of the observations. A histogram without labels has the value 0 at once.
+// addHistogram adds a histogram with these label names to the group. Without buckets, it has only the number and sum of the
+// observations.
 func (g *group) addHistogram(name, help string, buckets []float64, names ...string) *histogram {
 	h := g.addLateHistogram(name, help, buckets, names...)
 	if h != nil && len(names) == 0 {
+		// The page shows the value 0 at once.
 		h.vec.WithLabelValues()
 	}
 	return h

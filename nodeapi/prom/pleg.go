@@ -85,8 +85,7 @@ func (p *plegMetrics) recordRelist(relist pleg.Relist) {
 	}
 }
 
-// recordRunning sets the gauges for the number of running pods, and for the number of containers per state. It removes the
-// series of a state that no container has.
+// recordRunning sets the gauges for the number of running pods and of containers per state.
 func (p *plegMetrics) recordRunning(count pleg.RunningCount) {
 	p.pods.set(float64(count.Pods))
 	for state, n := range count.Containers {

@@ -23,8 +23,7 @@ func newPodTable() *podTable {
 	return &podTable{pods: map[string]*podRecord{}, probes: map[probe.Key]podName{}}
 }
 
-// updatePod calls update with the record of a pod, its last known spec and status. If the pod has no record, it creates an
-// empty one. The table is locked during the call.
+// updatePod calls update with the record of the pod, which it creates if needed. The table is locked during the call.
 func (t *podTable) updatePod(uid string, update func(*podRecord)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,8 +52,8 @@ func (t *podTable) removePod(uid string) {
 	delete(t.pods, uid)
 }
 
-// nameForProbe returns the pod name in the metrics of a probe. The first call takes it from the record of the pod, or from
-// lookup() if there is no record. Later calls return the same name.
+// nameForProbe returns the pod name in the metrics of a probe: at first the recorded name or that of lookup, later the same
+// name.
 func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	t.mu.Lock()
 	name, known := t.probes[key]
@@ -73,8 +72,7 @@ func (t *podTable) nameForProbe(key probe.Key, lookup func() podName) podName {
 	return name
 }
 
-// removeProbe removes a probe that has ended from the table, and returns the pod name in its metrics. The caller needs this
-// name to remove the series of the probe.
+// removeProbe removes an ended probe, and returns the pod name in its metrics, for removing its series.
 func (t *podTable) removeProbe(key probe.Key) podName {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -87,8 +87,7 @@ func (p *probeMetrics) removeSeries(key probe.Key, pod podName) {
 	p.took.remove(kind, key.Container, pod.name, pod.namespace)
 }
 
-// podNameOfProbe returns the pod name in the metrics of a probe. It stays the same until the probe target is removed, so
-// that the series can then be found and removed.
+// podNameOfProbe returns the pod name in the metrics of a probe. It never changes, so that the series can be removed later.
 func (m *Metrics) podNameOfProbe(key probe.Key) podName {
 	return m.pods.nameForProbe(key, func() podName {
 		if m.opts.PodName != nil {

@@ -58,9 +58,9 @@ type Metrics struct {
 	podsAPI   podsAPIMetrics
 }
 
-// New registers the metrics of all packages with registry. The metrics of a package appear on the page once the method for
-// its hooks was called, such as [Metrics.Lifecycle]. On error nothing is registered. The error names the invalid option, or
-// the metric that is registered already.
+// New registers the metrics of all packages with registry. A package's metrics appear after the call of the method for its
+// hooks, such as [Metrics.Lifecycle]. On error nothing is registered; the error names the invalid option or the metric that is
+// already registered.
 func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	if err := required.Args("prom.New", required.Arg{Name: "registry", Value: registry, Hint: "that of prometheus.NewRegistry"}); err != nil {
 		return nil, err

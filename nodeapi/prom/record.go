@@ -32,8 +32,7 @@ type podRecord struct {
 // annotationSeen is the annotation of a static pod with the time at which a kubelet first read the pod.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// countStatus compares a new status of the pod with the previous status, and counts the changes: a rejection, the start,
-// terminated containers and resizes. It then stores the new pod and status.
+// countStatus counts the changes from the previous status of the pod to a new one, and stores the new pod and status.
 func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	first := r.status == nil
 	if first {
@@ -93,16 +92,15 @@ func resourceMode(pod *corev1.Pod) string {
 	}
 }
 
-// noteRejection stores the reason of a warning event about the pod. countStatus counts a rejection only for a stored reason.
-// A rejection by a previous agent process has no event, so it is not counted again.
+// noteRejection stores the reason of a warning event about the pod. Only a rejection with an event is counted: others are of a
+// previous agent process.
 func (r *podRecord) noteRejection(event podevents.Event) {
 	if event.Type == corev1.EventTypeWarning && event.Container == "" {
 		r.rejected = event.Reason
 	}
 }
 
-// countTerminated counts each terminated container in status once. The last state of a container contains its previous
-// instance. If first is true, it counts nothing, because a previous agent process may have counted the containers.
+// countTerminated counts each terminated container in the status once. The first status of a pod is not counted.
 func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.PodStatus, first bool) {
 	known := map[string]bool{}
 	for _, list := range [...]struct {
@@ -120,7 +118,7 @@ func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.Po
 					continue
 				}
 				known[t.ContainerID] = true
-				if !first && !r.counted[t.ContainerID] {
+				if !first && !r.counted[t.ContainerID] { // a previous agent process may have counted the first status
 					metrics.terminated.inc(string(list.kind), strconv.Itoa(int(t.ExitCode)), t.Reason)
 				}
 			}
@@ -171,8 +169,8 @@ func resizeOperation(before, after resource.Quantity) string {
 	}
 }
 
-// countResizeStatus counts a resize that has become infeasible. It also counts a deferred resize that was accepted or
-// reverted. For this it compares the conditions in status with the previous conditions.
+// countResizeStatus counts a resize that has become infeasible, or that is no longer deferred because it was accepted or
+// reverted.
 func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	before := podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending)
 	after := podstatus.FindCondition(status.Conditions, corev1.PodResizePending)
@@ -192,8 +190,8 @@ func (r *podRecord) countResizeStatus(metrics *lifecycleMetrics, pod *corev1.Pod
 	}
 }
 
-// countDeferred records how long a resize was deferred, with the label resolution. It returns false if pending, the previous
-// condition PodResizePending, is not about a deferred resize.
+// countDeferred records how long a resize was deferred, according to the previous condition pending. It returns false if the
+// resize was not deferred.
 func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.PodCondition, resolution string, now time.Time) bool {
 	if pending == nil || pending.Reason != corev1.PodReasonDeferred || pending.LastTransitionTime.IsZero() {
 		return false
@@ -209,8 +207,8 @@ func (r *podRecord) countRemoval(metrics *lifecycleMetrics, now time.Time) {
 	}
 }
 
-// detailLabel returns the label value for the reason why a resize is infeasible, given its message. The message itself
-// contains numbers, so there would be too many label values.
+// detailLabel returns the label value for the reason of an infeasible resize. The message itself has numbers, thus too many
+// values.
 func detailLabel(message string) string {
 	if strings.Contains(strings.ToLower(message), "swap") {
 		return "swap_limitation"

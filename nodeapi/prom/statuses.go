@@ -36,9 +36,9 @@ func (m *Metrics) buildStatuses(group *group) {
 	m.statuses.first = group.addGauge("kubelet_first_network_pod_start_sli_duration_seconds", "Start time of the first pod without host network, without image pulls and init containers.")
 }
 
-// StatusSent returns a function for the option StatusSent of package apiserver. It records how long the API server took to
-// accept a pod status, since the status changed. If [Metrics.Lifecycle] is in use, it also records how long the start of a
-// pod took. It also calls the additional functions.
+// StatusSent returns a function for the option StatusSent of package apiserver. It records the time from the change of a pod
+// status until the API server has accepted it, and, with [Metrics.Lifecycle], the duration of the pod's start. It also calls the
+// additional functions.
 func (m *Metrics) StatusSent(additional ...func(pod cri.PodIdentity, took time.Duration)) func(pod cri.PodIdentity, took time.Duration) {
 	s := &m.statuses
 	s.group.enabled.Store(true)
@@ -51,8 +51,8 @@ func (m *Metrics) StatusSent(additional ...func(pod cri.PodIdentity, took time.D
 	}
 }
 
-// recordSent records how long the start of a pod took, once all its containers run. It ignores static pods, and pods that
-// were created before the agent started.
+// recordSent records how long the start of a pod took, once all its containers run. It ignores static pods and those older than
+// the agent.
 func (s *statusMetrics) recordSent(rec *podRecord, now time.Time) {
 	if rec.startCounted || rec.pod == nil || !hasStarted(rec.status) || rec.pod.CreationTimestamp.Time.Before(s.agentStart) || qos.IsStatic(rec.pod) {
 		return
@@ -83,8 +83,8 @@ func hasStarted(status *corev1.PodStatus) bool {
 	return true
 }
 
-// hasPersistentVolume reports whether pod has a volume of a type other than secret, configMap, downwardAPI, emptyDir and
-// projected. The agent cannot influence how long the setup of such a volume takes.
+// hasPersistentVolume reports whether the pod has a volume whose set-up time the agent cannot influence, unlike that of a secret
+// or emptyDir.
 func hasPersistentVolume(pod *corev1.Pod) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

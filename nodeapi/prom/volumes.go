@@ -96,9 +96,9 @@ func (m *Metrics) buildCSI(group *group) {
 	}
 }
 
-// CSI returns a function for the hook CallCompleted of package volume/csi. It records the duration of each call to a CSI
-// driver. The label for the gRPC code is the result of err.Code(), if err has such a method that returns a string. It also
-// calls the additional functions.
+// CSI returns a function for the hook CallCompleted of package volume/csi, which records the duration of each call to a CSI
+// driver. The label for the gRPC code is err.Code(), if this method exists and returns a string. It also calls the additional
+// functions.
 func (m *Metrics) CSI(additional ...func(driver, method string, took time.Duration, err error)) func(driver, method string, took time.Duration, err error) {
 	c := &m.csi
 	c.group.enabled.Store(true)

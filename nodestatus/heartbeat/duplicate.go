@@ -31,8 +31,8 @@ type duplicateName struct {
 	lastReport time.Time
 }
 
-// reportDuplicate reports that a second agent uses the node name. It logs an error and records an event, at most once a
-// minute. The text evidence describes how the second agent was noticed, for example by its lease renewal.
+// reportDuplicate reports, at most once a minute, that a second agent uses the node name. The evidence is text, for example that
+// it renews the lease.
 func (n *duplicateName) reportDuplicate(now time.Time, evidence string) {
 	n.mu.Lock()
 	quiet := !n.lastReport.IsZero() && now.Sub(n.lastReport) < minDuplicateGap
@@ -57,8 +57,7 @@ func callHook[T any](hook func(T), v T) {
 	}
 }
 
-// signal wakes the goroutine that receives from ch, a channel with a buffer of one. It does not block. If the buffer is
-// full, the goroutine will wake anyway.
+// signal wakes the goroutine that receives from ch, a channel with a buffer of one. It does not block.
 func signal(ch chan<- struct{}) {
 	sleep.Wake(ch)
 }

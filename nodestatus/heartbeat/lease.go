@@ -128,9 +128,8 @@ func newHeartbeatClient(config *rest.Config) (*kubeapi.Client, error) {
 	return c.HeartbeatClient()
 }
 
-// Run renews the lease periodically until ctx ends, then returns nil. It retries after errors of the API server; a second
-// call returns an error at once. During a shutdown of the node, ctx must not end before all pods have stopped. Without
-// renewals, the control plane marks the node as not ready.
+// Run renews the lease periodically until ctx ends, then returns nil. Errors of the API server are retried; a second call
+// returns an error. Without renewals the control plane marks the node as not ready, so end ctx only after all pods have stopped.
 func (l *Lease) Run(ctx context.Context) error {
 	if err := l.guard.Begin(); err != nil {
 		return fmt.Errorf("heartbeat.Lease: %w", err)
@@ -157,8 +156,7 @@ func (l *Lease) isNodeDeleted() bool {
 	return l.opts.Reporter != nil && l.opts.Reporter.nodeDeleted.Load()
 }
 
-// renewOnce renews the Lease object once, with retries. It gets the object if necessary, and creates or updates it. It
-// returns when the API server has accepted the renewal, or after a limited number of attempts.
+// renewOnce renews the lease once. It creates the lease if needed, and gives up after a limited number of attempts.
 func (l *Lease) renewOnce(ctx context.Context) {
 	step := l.state.startRound(l.wallClock())
 	var last error

@@ -69,8 +69,7 @@ type leaseState struct {
 	readFailures int       // failures in a row to get or create the lease
 }
 
-// startRound starts a round, which is one renewal of the lease with all its retries. It returns the first step: a request to
-// update the lease, or to get the lease if this process has not received it yet.
+// startRound starts one renewal of the lease, including its retries, and returns the first request.
 func (s *leaseState) startRound(now time.Time) leaseStep {
 	s.uid, s.tries, s.ensured, s.conflict, s.readFailures = "", 0, false, false, 0
 	if s.latest == nil {
@@ -81,9 +80,8 @@ func (s *leaseState) startRound(now time.Time) leaseStep {
 	return s.writeLease(now, leaseStep{})
 }
 
-// handleResponse returns the next step of the renewal after the API server has responded to the current step. A step that
-// gets, creates or updates the lease yields lease. A step that gets the Node yields uid, the UID of the Node. If the request
-// has failed, err is set.
+// handleResponse returns the next step of the renewal after the response to the current request: the lease, the UID of the Node,
+// or an error.
 func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, uid types.UID, err error) leaseStep {
 	switch s.verb {
 	case leaseGet:
@@ -102,8 +100,7 @@ func (s *leaseState) handleResponse(now time.Time, lease *coordinationv1.Lease, 
 	}
 }
 
-// handleLease returns the next step of the renewal after a request to get the lease. The step creates or updates the lease,
-// or gets it again after an error.
+// handleLease returns the next step of the renewal after a request to get the lease.
 func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if apierrors.IsNotFound(err) {
 		s.base = nil
@@ -123,8 +120,7 @@ func (s *leaseState) handleLease(now time.Time, lease *coordinationv1.Lease, err
 	return s.writeLease(now, step)
 }
 
-// handleUpdate returns the next step of the renewal after an update of the lease. A success ends the renewal. After a
-// conflict the step gets the lease, and after another error it repeats the update.
+// handleUpdate returns the next step of the renewal after an update of the lease.
 func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, err error) leaseStep {
 	if err == nil {
 		return s.finishRound(lease)

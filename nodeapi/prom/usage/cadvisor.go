@@ -170,8 +170,7 @@ func kindOf(sample *stats.Sample) rowKind {
 	return ofPod
 }
 
-// cgroupID returns the path of a sample's cgroup in the cgroup hierarchy, for the label id. The path of the sample is
-// relative to root. If systemd is true, the result has the names of systemd slices.
+// cgroupID returns the absolute path of a sample's cgroup for the label id, with the names of systemd slices if systemd is true.
 func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 	if sample.Path == "" && sample.Leaf == "" {
 		return "/"
@@ -195,8 +194,8 @@ func cgroupID(sample *stats.Sample, root cgroups.Path, systemd bool) string {
 	return id + "/" + sample.Leaf
 }
 
-// buildLabels returns the labels of the cgroup, with this id. All cgroups have the same label names: a value that does not
-// apply is empty. The labels image and name can be excluded.
+// buildLabels returns the labels of the cgroup. All cgroups have the same label names, with empty values where one does not
+// apply.
 func (r *cgroupRow) buildLabels(id string, opts Options, excluded map[string]bool) string {
 	var image, name string
 	switch r.kind {

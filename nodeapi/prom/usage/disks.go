@@ -5,8 +5,7 @@ package usage
 
 import "slices"
 
-// capacityFamily returns a metric about the capacity of the machine's file systems, with one series per measured file
-// system. The function read returns the value for a file system.
+// capacityFamily returns a metric about file system capacity, with one series per measured file system of the machine.
 func capacityFamily(name, help string, read func(m *mountedFS) uint64) family {
 	return family{name: name, kind: gauge, help: help, procParts: procDisks | procMounts | procCapacity, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.mounts {
@@ -17,16 +16,15 @@ func capacityFamily(name, help string, read func(m *mountedFS) uint64) family {
 	}}
 }
 
-// diskFamily returns a metric about disks, with one series per file system of the machine. read(counts) computes its value
-// from the counters of the disk in /proc/diskstats.
+// diskFamily returns a metric about disks, with one series per file system. read(counts) computes the value from
+// /proc/diskstats.
 func diskFamily(name, kind, help string, read func(counts *[11]uint64) float64) family {
 	return family{name: name, kind: kind, help: help, procParts: procDisks | procMounts, emit: func(e *emitter, r *cgroupRow) {
 		e.writeDisks(r, read, nil)
 	}}
 }
 
-// writeDisks writes one series per file system of the machine. The function read computes the value from the counters of the
-// disk. It omits a file system whose device label is in written, because the caller has already written that series.
+// writeDisks writes one series per file system of the machine, except those that are already written.
 func (e *emitter) writeDisks(row *cgroupRow, read func(counts *[11]uint64) float64, written []string) {
 	for i := range row.mounts {
 		if m := &row.mounts[i]; m.disk != nil && !slices.Contains(written, m.label) {
@@ -41,8 +39,7 @@ func diskCounter(index int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[index]) }
 }
 
-// diskSeconds returns a function that selects one of a disk's time counters, and converts it to seconds. It is the counter
-// at position index in /proc/diskstats, such as diskReadTime.
+// diskSeconds returns a function that selects the time counter at this index of /proc/diskstats, in seconds.
 func diskSeconds(index int) func(counts *[11]uint64) float64 {
 	return func(counts *[11]uint64) float64 { return float64(counts[index]) / 1000 }
 }

@@ -163,14 +163,13 @@ func memoryFamilies() []family {
 	}
 }
 
-// deviceFamily returns a metric with one series per cgroup and block device. The function read returns the value for a
-// device. In the root cgroup, the kernel has no counters for some disks. For these disks the function ofDisk computes the
-// value from the counters in /proc/diskstats. If ofDisk is nil, such disks have no series.
+// deviceFamily returns a metric with one series per cgroup and block device. read returns the value of a device.
 func deviceFamily(name, help string, read func(d *cgroups.IODevice) uint64, ofDisk func(counts *[11]uint64) float64) family {
 	f := family{name: name, kind: counter, help: help, parts: cgroups.PartIO, procParts: procDisks, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.Stats.IO.Devices {
 			e.writeWithLabels(r.devices[i], float64(read(&r.Stats.IO.Devices[i])))
 		}
+		// In the root cgroup, the kernel has no counters for some disks: /proc/diskstats has them.
 		if ofDisk != nil {
 			e.writeDisks(r, ofDisk, r.devices)
 		}
@@ -235,14 +234,13 @@ func taskFamilies() []family {
 	}
 }
 
-// pressureFamily returns a metric about pressure stalls (PSI), with one series per cgroup. Its value is the time for which
-// some tasks were stalled, or all tasks if full is true. A cgroup for which read returns nil has no series: the kernel has
-// no PSI.
+// pressureFamily returns a metric about pressure stalls (PSI) of cgroups: the time for which some tasks, or all if full, were
+// stalled.
 func pressureFamily(name, help string, part cgroups.Parts, read func(s *cgroups.Stats) *cgroups.Pressure, full bool) family {
 	return family{name: name, kind: counter, help: help, parts: part, emit: func(e *emitter, r *cgroupRow) {
 		p := read(&r.Stats)
 		switch {
-		case p == nil:
+		case p == nil: // the kernel has no PSI
 		case full:
 			e.writeValue(roundToMicros(p.Full.Total))
 		default:

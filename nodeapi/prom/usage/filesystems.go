@@ -74,14 +74,15 @@ type machineDisks struct {
 	disks  []disk
 }
 
-// readDisks reads the counters of all disks from the directory proc. If mounts is true, it also reads the mounted file
-// systems. Data that cannot be read is missing, and the error names it. A file that does not exist is no error.
+// readDisks reads the counters of all disks from /proc, and the mounted file systems if mounts is true. Data that cannot be read
+// is missing.
 func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	var errs []error
 	text, err := readLimited(proc, "diskstats", maxDiskstats)
 	if err == nil {
 		result.disks, err = parseDiskstats(text)
 	}
+	// A file that does not exist is no error.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
@@ -100,8 +101,7 @@ func readDisks(proc fs.FS, mounts bool) (result machineDisks, err error) {
 	return result, errors.Join(errs...)
 }
 
-// findDisk returns the disk of a mounted file system, given its block device by path and by number. It returns nil if there
-// is no such disk.
+// findDisk returns the disk of a mounted file system by device path or number, or nil.
 func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	for i := range m.disks {
 		if name, ok := strings.CutPrefix(device, "/dev/"); ok && name == m.disks[i].name || m.disks[i].number == number {
@@ -111,8 +111,7 @@ func (m *machineDisks) findDisk(device string, number [2]uint32) *disk {
 	return nil
 }
 
-// devicePath returns the path of the block device with this major and minor number, such as "/dev/sda". It returns an empty
-// string if /proc/diskstats does not list the device.
+// devicePath returns the path of a block device, such as "/dev/sda", by its major and minor number, or an empty string.
 func (m *machineDisks) devicePath(number [2]uint32) string {
 	for i := range m.disks {
 		if m.disks[i].number == number {
@@ -148,8 +147,8 @@ func readLimited(proc fs.FS, name string, limit int64) ([]byte, error) {
 	return text, err
 }
 
-// parseDiskstats parses the content of /proc/diskstats. A line has numbers, name and at least eleven counters of a device:
-// "8 0 sda 1166 412 23242 ...". Devices that were never used are omitted.
+// parseDiskstats parses the content of /proc/diskstats, with lines such as "8 0 sda 1166 412 23242 ...". It omits devices that
+// were never used.
 func parseDiskstats(text []byte) (disks []disk, err error) {
 	for line := range bytes.Lines(text) {
 		fields := strings.Fields(string(line))
@@ -176,9 +175,8 @@ func parseDiskstats(text []byte) (disks []disk, err error) {
 	return disks, nil
 }
 
-// parseMountinfo parses the content of /proc/PID/mountinfo; see proc_pid_mountinfo(5). It returns one file system per
-// device, at most maxFilesystems in total. It omits file systems of pods and containers, and types that cAdvisor does not
-// list (lib/fs).
+// parseMountinfo returns the file systems in /proc/PID/mountinfo, one per device: those that cAdvisor lists (lib/fs), except
+// those of pods and containers.
 func parseMountinfo(text []byte) (all []mountedFS, err error) {
 	seen := map[string]bool{}
 	for line := range bytes.Lines(text) {
@@ -224,15 +222,14 @@ func isCountedType(kind string) bool {
 	return strings.HasPrefix(kind, "ext") || strings.HasPrefix(kind, "nfs")
 }
 
-// isPodMount reports whether path is a mount point of a pod volume, a CSI driver, a container or a sandbox. The mount point
-// of a container or sandbox is recognized by a directory that has an ID as its name.
+// isPodMount reports whether the path is a mount point of a pod volume, a CSI driver, a container or a sandbox.
 func isPodMount(path string) bool {
 	last, before := "", ""
 	for part := range strings.SplitSeq(path, "/") {
 		switch {
 		case before == "pods" && last != "" && (part == "volumes" || part == "volume-subpaths"):
 			return true
-		case len(part) == 64 && strings.Trim(part, "0123456789abcdef") == "":
+		case len(part) == 64 && strings.Trim(part, "0123456789abcdef") == "": // an ID of a container or sandbox
 			return true
 		case part == "globalmount": // of a CSI driver
 			return true

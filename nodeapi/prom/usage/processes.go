@@ -37,9 +37,7 @@ type procReader struct {
 // errTooMany is the error if a cgroup has more processes and open files than the limit.
 var errTooMany = errors.New("too many")
 
-// readProcesses reads the open files of a cgroup's processes, and their limit of open files. The argument parts selects
-// which of the two is read. The limit is that of the first process, and is only read for containers, sandboxes and the root
-// cgroup.
+// readProcesses reads the number of open files of a cgroup's processes, or their limit, as parts selects.
 func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info processInfo) {
 	pids := sample.Stats.Pids.Procs
 	if parts&procOpenFiles != 0 {
@@ -51,14 +49,15 @@ func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info 
 	switch kind := kindOf(sample); {
 	case sample.Path == "" && sample.Leaf == "":
 		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(1)
+	// All processes of a container mostly have the limit of the first.
 	case (kind == ofContainer || kind == ofSandbox) && len(pids) > 0:
 		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(pids[0])
 	}
 	return info
 }
 
-// countOpenFiles counts the open files of these processes. The result is invalid if there are more than maxPerCgroup, or if
-// a process cannot be read. A process that has exited has no open files.
+// countOpenFiles counts the open files of these processes. The result is invalid if there are more than maxPerCgroup or a
+// process cannot be read.
 func (p *procReader) countOpenFiles(pids []int) openCounts {
 	o := openCounts{valid: true}
 	budget := min(p.budget, maxPerCgroup)
@@ -73,8 +72,8 @@ func (p *procReader) countOpenFiles(pids []int) openCounts {
 	return o
 }
 
-// countProcess adds the open files of a process to counts. They are listed in dir, its directory /proc/PID/fd. It subtracts
-// their number from budget, and returns errTooMany if the budget is exceeded.
+// countProcess adds the open files in dir, a directory /proc/PID/fd, to counts. It subtracts them from budget, and returns
+// errTooMany if that is exceeded.
 func (p *procReader) countProcess(dir string, counts *openCounts, budget *int) error {
 	if *budget--; *budget < 0 {
 		*budget = 0
@@ -125,8 +124,8 @@ func (p *procReader) readOpenFileLimit(pid int) (limit int64, ok bool) {
 	return parseOpenFileLimit(text)
 }
 
-// parseOpenFileLimit returns the soft limit of open files from the content of /proc/PID/limits. It is 1024 for the line "Max
-// open files 1024 524288 files", and -1 for unlimited. ok is false if there is no such line.
+// parseOpenFileLimit returns the soft limit in the line "Max open files 1024 524288 files" of /proc/PID/limits, or -1 for
+// unlimited.
 func parseOpenFileLimit(text []byte) (limit int64, ok bool) {
 	for line := range bytes.Lines(text) {
 		rest, found := bytes.CutPrefix(line, []byte("Max open files"))

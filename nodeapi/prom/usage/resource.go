@@ -165,11 +165,11 @@ type resourceRow struct {
 	container *statsapi.ContainerStats
 }
 
-// newResourceRows returns a row for each pod and container in summary. If two pods have the same name, such as a terminating
-// pod and its replacement, only the first pod has rows.
+// newResourceRows returns a row for each pod and container in the summary.
 func newResourceRows(summary *statsapi.Summary) (rows []resourceRow) {
 	seen := make(map[string]bool)
 	add := func(row resourceRow) {
+		// A terminating pod and its replacement may have the same name: only the first has rows.
 		if !seen[row.labels] {
 			seen[row.labels] = true
 			rows = append(rows, row)

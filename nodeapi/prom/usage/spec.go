@@ -54,8 +54,7 @@ func (r *cgroupRow) cpuLimit() cgroups.CPULimit {
 	return *r.Stats.CPU.Limit
 }
 
-// cpuShares returns the CPU shares of the cgroup. It converts a CPU weight of cgroup v2 with cAdvisor's linear formula, even
-// if the runtime has computed the weight with another formula.
+// cpuShares returns the CPU shares of the cgroup, converted from a CPU weight with cAdvisor's linear formula.
 func cpuShares(row *cgroupRow) float64 {
 	l := row.cpuLimit()
 	if l.Weight > 0 {

@@ -24,9 +24,9 @@ type storage struct {
 	logs    *prometheus.Desc // nil: excluded
 }
 
-// Storage returns a collector of volume and log usage for the kubelet's page /metrics. It reports the volumes of
-// PersistentVolumeClaims (kubelet_volume_stats_*) and the container logs (kubelet_container_log_filesystem_used_bytes). Each
-// collection calls measure, which may call Summary of a stats.Collector. It panics if measure is nil.
+// Storage returns a collector of volume and log usage for the kubelet's page /metrics: the volumes of claims
+// (kubelet_volume_stats_*) and container logs (kubelet_container_log_filesystem_used_bytes). Each collection calls measure, such
+// as Summary of a stats.Collector. It panics if measure is nil.
 func Storage(measure func() (*statsapi.Summary, error), opts Options) prometheus.Collector {
 	required.MustArgs("usage.Storage", required.Arg{Name: "measure", Value: measure, Hint: "a func that calls stats.Collector.Summary"})
 	s := &storage{measure: measure, opts: opts}

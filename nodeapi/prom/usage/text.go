@@ -23,8 +23,7 @@ type text struct {
 	name string // name of the current metric
 }
 
-// startFamily appends the header of a metric. It returns the position of the header, so that the caller can remove it if the
-// metric has no series.
+// startFamily appends the header of a metric, and returns its position, so that the header of an empty metric can be removed.
 func (t *text) startFamily(name, help, kind string) (start int) {
 	start = len(t.buf)
 	t.name = name
@@ -34,8 +33,8 @@ func (t *text) startFamily(name, help, kind string) (start int) {
 	return start
 }
 
-// writeSeries appends one series of the current metric. The arguments labels and more are lists of labels in the format of
-// formatLabel, and may be empty. A zero timestamp is omitted.
+// writeSeries appends one series of the current metric. labels and more are label lists of formatLabel, and may be empty. A zero
+// timestamp is omitted.
 func (t *text) writeSeries(labels, more string, value float64, timestamp time.Time) {
 	t.buf = append(t.buf, t.name...)
 	if labels != "" || more != "" {
