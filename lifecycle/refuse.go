@@ -104,8 +104,8 @@ func rejectionFor(refusal podset.Refusal) *podstatus.Rejection {
 	return unfit.rejection
 }
 
-// retainRefusedPods replaces each refused pod in next by its unchanged pointer in previous, or by a copy unless the pods are
-// shared (PodSet.Shared).
+// retainRefusedPods lets next keep the pointers of the unchanged refused pods in previous. It copies other refused pods, unless
+// they are shared (PodSet.Shared).
 func retainRefusedPods(previous, next *podset.Accepted, shared bool) {
 	for i := range next.Refused {
 		r := &next.Refused[i]
@@ -156,7 +156,8 @@ func (r *Reconciler) reportRefusals(name string, state *sourceState, refusals []
 func (r *Reconciler) startRejections(observed []cri.Pod, listComplete bool, add func(podset.RefusedPod, *podstatus.Rejection)) {
 	for _, refused := range r.desiredPods().RefusedPods() {
 		uid, rejection := string(refused.Pod.UID), rejectionFor(refused.Refusal)
-		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid }) // a refused pod that exists continues to run
+		// A refused pod that exists continues to run.
+		exists := slices.ContainsFunc(observed, func(p cri.Pod) bool { return p.UID == uid })
 		if listComplete && !exists && rejection != nil && r.workers[uid] == nil {
 			add(refused, rejection)
 		}

@@ -102,7 +102,8 @@ func retryDelay(failures int, unavailable bool, random float64) time.Duration {
 	return backoff.Jitter(wait, 1, 1.5, random)
 }
 
-// nextSyncDelay returns the delay before the next sync after a success: a random resync period, but not after wake.
+// nextSyncDelay returns the delay before the next sync after a success: the resync period with jitter, or until wake if that is
+// set and earlier.
 func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 	d := w.r.opts.Pacing.Resync + time.Duration(w.r.opts.Pacing.Rand()*float64(w.r.opts.Pacing.Resync)/2)
 	if !wake.IsZero() {

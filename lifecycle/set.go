@@ -113,7 +113,8 @@ func (r *Reconciler) beginSet(name string) (state *sourceState, call uint64, err
 
 // isSameSet reports whether the set equals the previous one of its source.
 func isSameSet(previous *podset.Accepted, set *PodSet) bool {
-	if previous.Incomplete != set.Incomplete || len(previous.Refused) > 0 || len(previous.Pods) != len(set.Pods) { // a refused pod is checked again
+	// A refused pod is checked again.
+	if previous.Incomplete != set.Incomplete || len(previous.Refused) > 0 || len(previous.Pods) != len(set.Pods) {
 		return false
 	}
 	for i, pod := range set.Pods {

@@ -59,9 +59,10 @@ func (s *sharedState) setAdmission(state admission) {
 	s.activeChanged()
 }
 
-// reservesResources reports whether the pod's requests count against the node's capacity: from its admission, or until its
-// record is read, to its termination.
+// reservesResources reports whether the pod's requests count against the node's capacity, as they do from its admission to its
+// termination.
 func (s *sharedState) reservesResources() bool {
+	// Before the record is read, a previous agent process may have admitted it.
 	return s.admissionState() != admissionPending && !s.isTerminal()
 }
 

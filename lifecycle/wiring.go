@@ -94,8 +94,8 @@ func (r *Reconciler) reportNoAdmit() {
 	})
 }
 
-// connectNotifiers makes changes that the observer, Options.Probes and Options.Volumes report wake the workers, if they
-// implement [Notifier].
+// connectNotifiers wakes the workers of pods that the observer, probes or volumes report as changed ([Notifier]), and passes the
+// active pods to Options.Cgroups ([Follower]).
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)

@@ -294,7 +294,7 @@ func (w *worker) observePod(ctx context.Context) (cri.Pod, error) {
 	return w.readPod(ctx, w.progress.lastSync)
 }
 
-// readPod returns the state of the pod in the runtime, as observed later than the time after, for which it waits.
+// readPod waits for an observation of the pod in the runtime that is later than the time after, and returns it.
 func (w *worker) readPod(ctx context.Context, after time.Time) (cri.Pod, error) {
 	observed, err := w.r.observer.NewerThan(ctx, w.id.UID, after)
 	return podview.AsUnstarted(observed), err

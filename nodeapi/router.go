@@ -42,7 +42,7 @@ func (r *router) addHandler(path string, h http.Handler) {
 	r.paths = append(r.paths, path)
 }
 
-// addRoot makes serveRoute handle root and all paths below it. Each route of addRoute needs the root of its path.
+// addRoot makes serveRoute handle root and all paths below it. The first path element of each route must be a root.
 func (r *router) addRoot(root string) {
 	h := r.guard(http.HandlerFunc(r.serveRoute))
 	r.mux.Handle(root, h)
@@ -52,7 +52,7 @@ func (r *router) addRoot(root string) {
 }
 
 // addRoute adds a route whose handler serves these methods, with a media type, for paths that match a pattern. The first path
-// element is one of addRoot.
+// element must be a root.
 func (r *router) addRoute(pattern, mediaType string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
 	r.routes = append(r.routes, route{elements: splitPath(pattern), methods: methods, produces: mediaType, handler: handler})
 }

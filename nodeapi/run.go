@@ -26,9 +26,9 @@ type Endpoint struct {
 	TLS      *tls.Config  // result of [TLSConfig]; nil serves without encryption
 }
 
-// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all and returns the error. It then
-// closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other requests. It returns
-// after all handlers. A second call returns an error.
+// Run serves all endpoints until ctx ends, and returns nil. If an endpoint fails, it stops all endpoints and returns the error.
+// To stop, it closes the listeners, cancels streams and followed logs, and waits up to Options.DrainTimeout for other requests.
+// It returns after all handlers have returned. A second call returns an error.
 func (s *Server) Run(ctx context.Context, endpoints ...Endpoint) error {
 	if err := s.guard.Begin(); err != nil {
 		return errors.Join(fmt.Errorf("nodeapi: Run: %w: make another Server", err), closeListeners(endpoints))

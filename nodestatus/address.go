@@ -70,18 +70,19 @@ func checkUsableIP(ip netip.Addr) error {
 	return nil
 }
 
-// configuredIPs returns the addresses in NodeIPs. The first one, or 0.0.0.0 or ::, selects the preferred IP family.
+// configuredIPs returns the addresses in NodeIPs. The first, which may be 0.0.0.0 or ::, selects the preferred IP family.
 func (c *Config) configuredIPs() (ips []netip.Addr, preferIPv4 bool) {
+	preferIPv4 = true
 	for i, ip := range c.NodeIPs {
 		if i == 0 && !ip.Unmap().Is4() {
-			preferIPv4 = true
+			preferIPv4 = false
 		}
 		// 0.0.0.0 and :: only select an IP family.
 		if ip.IsValid() && !ip.IsUnspecified() {
 			ips = append(ips, ip.Unmap())
 		}
 	}
-	return ips, !preferIPv4
+	return ips, preferIPv4
 }
 
 // hostAddress returns the host name as an IP address. It returns false if the host name is not an IP address.
@@ -123,8 +124,8 @@ func nodeAddresses(config *Config, host Host, current []corev1.NodeAddress) ([]c
 	return formatAddresses([]netip.Addr{ip}, config.hostnameOrName()), nil
 }
 
-// chooseAddress returns the InternalIP of a node without configured IPs: its host name, an address that DNS returns for its
-// name, or that of the default route.
+// chooseAddress returns the InternalIP of a node without configured IPs: its host name if that is an address, an address from
+// DNS, or that of the default route.
 func chooseAddress(config *Config, host Host, preferIPv4 bool) (netip.Addr, error) {
 	if ip, is := config.hostAddress(); is {
 		return ip, nil

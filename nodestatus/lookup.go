@@ -23,9 +23,8 @@ type Lookup struct {
 	Timeout  time.Duration // of a DNS query; zero means [DefaultLookupTimeout]
 }
 
-// Host returns the addresses of the network interfaces. If the addresses in config are not sufficient, it also queries DNS
-// for the node name. If DNS has no address of this machine, it determines the address of the default route. A failed DNS
-// query counts as a name without addresses.
+// Host returns the addresses of the network interfaces. If config does not suffice to choose the node's address, it also queries
+// DNS for the node name, and then uses the default route. A failed DNS query counts as a name without addresses.
 func (l Lookup) Host(ctx context.Context, config *Config) Host {
 	var h Host
 	h.Interfaces, h.Err = interfaceAddresses()

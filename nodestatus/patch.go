@@ -13,12 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Patch returns a strategic merge patch for the subresource status of a Node, which changes previous into built. It contains
-// the changed labels, annotations and status fields that a node agent owns. It also contains the UID of previous, so that
-// the API server rejects the patch if the Node was recreated.
+// Patch returns a strategic merge patch for the subresource status of a Node, which changes previous into built. It contains the
+// changed labels, annotations and status fields that a node agent owns, and the UID, so that the API server rejects it if the
+// Node was recreated.
 //
-// The patch replaces the whole list of addresses. The API server would merge addresses by type, and lose the second address
-// of a type.
+// The patch replaces the whole list of addresses: a merge by type would lose the second address of a type.
 func Patch(previous, built *corev1.Node) ([]byte, error) {
 	patch, err := buildPatch(previous, built)
 	if err != nil {
@@ -73,14 +72,13 @@ func (o jsonObject) addPart(name string, part jsonObject) jsonObject {
 	return o
 }
 
-// addDiff adds a field with this name to o, which contains the difference between old and now. For an object it contains the
-// changed fields, otherwise the value now. If the values are equal, it adds nothing.
-func (o jsonObject) addDiff(name string, old, now any) error {
-	was, err := toJSONValue(old)
+// addDiff adds a field with the difference between two values to o: the changed fields of an object, or else the new value.
+func (o jsonObject) addDiff(name string, oldValue, newValue any) error {
+	was, err := toJSONValue(oldValue)
 	if err != nil {
 		return err
 	}
-	is, err := toJSONValue(now)
+	is, err := toJSONValue(newValue)
 	if err != nil {
 		return err
 	}
@@ -88,8 +86,7 @@ func (o jsonObject) addDiff(name string, old, now any) error {
 	return nil
 }
 
-// addJSONDiff adds a field with this name to o, which contains the difference between two decoded JSON values. For objects
-// it contains the changed fields, and null for each removed field. If the values are equal, it adds nothing.
+// addJSONDiff adds a field with the difference between two decoded JSON values to o. Equal values add nothing.
 func (o jsonObject) addJSONDiff(name string, oldValue, newValue any) {
 	if reflect.DeepEqual(oldValue, newValue) {
 		return
@@ -103,7 +100,7 @@ func (o jsonObject) addJSONDiff(name string, oldValue, newValue any) {
 	part := jsonObject{}
 	for key := range before {
 		if _, kept := after[key]; !kept {
-			part[key] = nil
+			part[key] = nil // null removes the field
 		}
 	}
 	for key, value := range after {
@@ -126,12 +123,11 @@ func toJSONValue(v any) (out any, err error) {
 	return out, decoder.Decode(&out)
 }
 
-// changedConditions returns the conditions in now that are new or changed since old, with all their fields. A new heartbeat
-// time is a change. Unchanged conditions can be omitted, because the API server merges conditions by type.
+// changedConditions returns the conditions that are new or changed, including their heartbeat time, with all fields.
 func changedConditions(old, now []corev1.NodeCondition) (changed []jsonObject) {
 	for _, c := range now {
 		if at := lastConditionIndex(old, c.Type); at >= 0 && isSameOnServer(&old[at], &c) {
-			continue
+			continue // the API server merges conditions by type, and keeps this one
 		}
 		changed = append(changed, jsonObject{
 			"type": c.Type, "status": c.Status, "reason": c.Reason, "message": c.Message,

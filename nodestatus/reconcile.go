@@ -11,11 +11,11 @@ import (
 // reconciledLabels returns the labels of an existing Node that Reconcile sets from the configuration. Other labels are kept.
 func reconciledLabels() []string { return append(ownLabels(), corev1.LabelWindowsBuild) }
 
-// Reconcile returns the Node to send when an agent registers a Node that exists already. It reports whether this Node
-// differs from existing and must be sent. Source: tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go.
+// Reconcile returns the Node to send when an agent registers a Node that exists already, and whether it differs from existing.
+// Source: tryRegisterWithAPIServer in pkg/kubelet/kubelet_node_status.go.
 //
-// The attach-detach annotation, the default labels and the huge page resources come from initial. Taints, other labels and
-// the spec come from existing. The result shares no memory with the arguments.
+// The attach-detach annotation, the default labels and the huge page resources come from initial; taints, other labels and the
+// spec from existing. The result shares no memory with the arguments.
 func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	node := existing.DeepCopy()
 	changed := reconcileAttachDetach(node, initial)
@@ -43,8 +43,7 @@ func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	return true
 }
 
-// reconcileLabels sets the default labels of node to the values in initial. It removes a label whose value in initial is empty.
-// It reports whether node was changed.
+// reconcileLabels sets the default labels of node to the values in initial, where an empty value removes the label.
 func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	for _, label := range reconciledLabels() {
 		want, wanted := initial.Labels[label]
@@ -111,9 +110,8 @@ func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// ZeroExtendedResources returns a copy of node in which the amount of each extended resource is zero. The scheduler then
-// binds no pod that requests a device to the node, until the device plugins have registered again. The bool reports whether
-// node has extended resources.
+// ZeroExtendedResources returns a copy of node with an amount of zero for each extended resource, and whether there are any. The
+// scheduler then binds no pod that requests a device until the device plugins have registered again.
 func ZeroExtendedResources(node *corev1.Node) (*corev1.Node, bool) {
 	out, found := node.DeepCopy(), false
 	for name := range out.Status.Capacity {

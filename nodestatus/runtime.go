@@ -64,8 +64,8 @@ func (s RuntimeState) WithVersion(version cri.Version) RuntimeState {
 	return s
 }
 
-// conditionError returns nil if a condition of the runtime is true. Otherwise it returns an error that starts with the
-// kubelet's message text, and contains the reason of the condition.
+// conditionError returns nil if the condition of the runtime is true, or an error with its reason and the kubelet's message
+// text.
 func conditionError(status cri.Status, condition, text string) error {
 	c, found := status.Condition(condition)
 	switch {
@@ -77,9 +77,8 @@ func conditionError(status cri.Status, condition, text string) error {
 	return nil
 }
 
-// notReadyReasons returns the errors that make the node not ready: errors of the runtime, of the agent's health checks
-// (unhealthy) and of the pod network. Nil elements count as no error. The order follows runtimeErrors and networkErrors in
-// pkg/kubelet/runtime.go.
+// notReadyReasons returns the errors of the runtime, the agent's health checks and the pod network; nil elements are no errors.
+// Source: runtimeErrors and networkErrors in pkg/kubelet/runtime.go.
 func (s *RuntimeState) notReadyReasons(now time.Time, unhealthy []error) (errs []error) {
 	switch {
 	case s.LastReady.IsZero():

@@ -17,11 +17,11 @@ import (
 // maxImageNames limits the number of names per image in the node status. Digests come before tags.
 const maxImageNames = 5
 
-// DeclaredFeatures returns the default of Config.DeclaredFeatures: features of package lifecycle that a pod, or an update of
-// a pod, may require. The API server rejects pods that require a feature which the node does not declare.
+// DeclaredFeatures returns the default of Config.DeclaredFeatures: the features of package lifecycle that a pod may require. The
+// API server rejects pods that require a feature which the node does not declare.
 //
-// The kubelet 1.37.1 declares these features by default. It also declares ExtendWebSocketsToKubelet, which an agent must add
-// if it serves the kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
+// The kubelet 1.37.1 declares these features by default, and ExtendWebSocketsToKubelet, which an agent must add if it serves the
+// kubelet API. Source: k8s.io/component-helpers/nodedeclaredfeatures.
 func DeclaredFeatures() []string {
 	return []string{
 		"InPlacePodLevelResourcesVerticalScaling",

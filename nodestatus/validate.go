@@ -27,7 +27,7 @@ func NodeName(hostname string) (string, error) {
 }
 
 // ParseNodeIPs parses node IPs in the format of the kubelet's flag --node-ip: one address, or an IPv4 and an IPv6 address
-// with a comma between them. It returns an error for an address that a node cannot have. For an empty string it returns nil.
+// separated by a comma. An empty string yields nil. An address that a node cannot have is an error.
 func ParseNodeIPs(s string) (ips []netip.Addr, err error) {
 	if s == "" {
 		return nil, nil
@@ -63,9 +63,8 @@ func validateNodeIPs(ips []netip.Addr) error {
 // featureName is the format of feature names that the API server accepts.
 var featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
-// Validate returns an error for each invalid field, with the name and value of the field. The errors are joined; nil means
-// that all fields are valid. A value is also invalid if the API server would reject every registration with it, which the
-// kubelet would retry forever.
+// Validate returns the joined errors of all invalid fields, with their names and values, or nil. A value is also invalid if the
+// API server would reject every registration with it.
 func (c *Config) Validate() error {
 	var errs []error
 	if why := validation.IsDNS1123Subdomain(c.Name); len(why) > 0 {

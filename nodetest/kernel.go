@@ -128,8 +128,7 @@ func (k *kernel) advanceLocked() {
 	}
 }
 
-// evaluate evaluates the curves at each multiple of the resolution until now. At each multiple at which a demand changes, it first lets the
-// machine run until then with the old demands.
+// evaluate evaluates the usage curves until now, and lets the machine run between the changes of demands.
 func (k *kernel) evaluate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,8 +174,7 @@ func (k *kernel) setDemands() {
 	k.machine.Step(0)
 }
 
-// startProcess starts the process of a container of the pod with this UID. It creates its cgroup with the limits r. p.Name is the ID of the
-// container.
+// startProcess starts the process p of a container, named by its ID, in a new cgroup with the limits r.
 func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process, r cgroups.Resources, usage *Usage) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -144,7 +144,7 @@ func (r *recorder) addEntry(e Entry) {
 	r.entries = append(r.entries, e)
 }
 
-// forgetPod forgets the last reasons of a removed pod if the number of entries is limited: a node of a cluster has any number of pods in turn.
+// forgetPod forgets the last reasons of a removed pod if the log is limited: the number of pods of a node is not.
 func (r *recorder) forgetPod(pod string) {
 	if r.limit == 0 {
 		return

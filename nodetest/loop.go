@@ -56,10 +56,9 @@ type Loop struct {
 	classesDue   bool          // the cgroups of the QoS classes are about to be updated
 }
 
-// NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API, Kubeconfig and Logger must not be set. Options.Adjust may set
-// the Ranker only. Options.Fault and the probes of behaviors must not block. The error names the invalid option.
-//
-// If ctx ends, [Loop.Advance] returns at once.
+// NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API, Kubeconfig and Logger must not be
+// set, and Options.Adjust may set the Ranker only. Options.Fault and the probes of behaviors must not block. The error names the
+// invalid option. If ctx ends, [Loop.Advance] returns at once.
 func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 	if options.API != nil || options.Kubeconfig != "" || options.Logger != nil {
 		return nil, errors.New("nodetest.NewLoop: Options.API, Kubeconfig and Logger: a Loop has no API server and no logs")
@@ -142,8 +141,8 @@ func (l *Loop) Machine() *machine.Machine {
 	return l.kernel.machine
 }
 
-// Add creates pods on the node. A pod without a namespace is in default, and a pod without a UID gets namespace-name. The error names the pod
-// and the invalid field, or the field that a Loop does not simulate.
+// Add creates pods on the node. The default namespace is default, and the default UID namespace-name. The error names the pod
+// and the field that is invalid or not simulated.
 func (l *Loop) Add(pods ...*corev1.Pod) error {
 	for _, p := range pods {
 		if err := l.addPod(p); err != nil {

@@ -222,7 +222,7 @@ func (x *execution) startPod(next func()) {
 // statusValid is how long a status of the runtime is valid, as in package lifecycle.
 const statusValid = 5 * time.Second
 
-// checkNetwork returns when the agent knows that the network is ready: now, or after a call to the runtime if the last one is too old.
+// checkNetwork returns when the agent knows that the network is ready: now, or after a runtime call.
 func (l *Loop) checkNetwork() time.Time {
 	if l.queue.now.Sub(l.statusRead) >= statusValid {
 		l.statusRead = l.queue.now.Add(l.options.Latency("Status", ""))

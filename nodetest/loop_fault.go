@@ -33,8 +33,8 @@ func (l *Loop) CutNetwork(cut bool) error {
 	return nil
 }
 
-// JumpClock sets the wall clock of the machine forward by d, or back if d is negative, as a correction of a wrong clock does. Time stamps of the
-// runtime and of statuses jump; timers and the ages of processes do not.
+// JumpClock sets the wall clock of the machine forward by d, or back if d is negative. Time stamps of the runtime and of
+// statuses jump; timers and the ages of processes do not.
 func (l *Loop) JumpClock(d time.Duration) { l.jumped += d }
 
 // FillDisk writes files of this size to a disk of the machine, see [Node.FillDisk].

@@ -13,13 +13,13 @@ import (
 // relistPause is the time between the starts of two list calls for a pod, as of package pleg.
 const relistPause = 10 * time.Millisecond
 
-// touch plans a list call, because the runtime has reported a change of the pod. The event of the change arrives with half the latency of
-// GetContainerEvents.
+// touch plans a list call, because the runtime has reported a change of the pod.
 func (p *loopPod) touch() {
 	if p.listing {
 		p.listAgain = p.listAgain || p.snapshoted
 		return
 	}
+	// The event of the change arrives with half the latency.
 	p.planList(p.loop.options.Latency("GetContainerEvents", "") / 2)
 }
 

@@ -35,14 +35,13 @@ type loopContainer struct {
 	onExit   []func()  // called when it exits
 }
 
-// call makes a runtime call: after half of its latency it calls effect, and after the other half it calls then with the error. If the sync of
-// the pod is cancelled in between, the remaining functions are not called.
+// call makes a runtime call: after half of its latency it calls effect, and after the other half then with the error.
 func (p *loopPod) call(op, id string, effect func(done func(error)), then func(error)) {
 	l, epoch := p.loop, p.epoch
 	half := max(l.options.Latency(op, id), 0) / 2
 	step := func(d time.Duration, run func()) {
 		l.queue.after(d, func() {
-			if p.epoch == epoch {
+			if p.epoch == epoch { // otherwise the sync of the pod was canceled
 				run()
 			}
 		})

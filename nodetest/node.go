@@ -42,8 +42,8 @@ type Node struct {
 	running *runningAgent      // nil: the agent is stopped
 }
 
-// New starts a node that stops at the end of the test. Call it in a bubble of testing/synctest: then the time of the node is that of the
-// bubble, and [Node.Advance] takes as long as the node computes. A failed test prints the log of the node.
+// New starts a node that stops at the end of the test. In a bubble of testing/synctest, it has the time of the bubble, and
+// [Node.Advance] takes as long as the node computes. A failed test prints the log of the node.
 func New(t testing.TB, options Options) *Node {
 	t.Helper()
 	n, err := Open(t.Context(), options)

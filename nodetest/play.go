@@ -37,8 +37,8 @@ type ObservedNode interface {
 	Machine() *machine.Machine
 }
 
-// Play plays a script as [PlayScript] does, and returns the log of its node. The first command that fails ends it: the error has the number of
-// its line. The output of commands is discarded. If ctx ends, Play returns the error of ctx.
+// Play plays a script as [PlayScript] does, and returns the log of its node. It stops at the first command that fails: the error
+// has the line number. It discards the output of commands. If ctx ends, it returns the error of ctx.
 func Play(ctx context.Context, script string, o PlayOptions) (log Log, err error) {
 	if o.Interval < 0 {
 		return nil, fmt.Errorf("nodetest.Play: PlayOptions.Interval %v: negative", o.Interval)

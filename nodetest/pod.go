@@ -55,8 +55,7 @@ func podCgroup(pod *corev1.Pod) cgroups.Path {
 // podPair is a pod as its source lists it, and as the agent runs it.
 type podPair struct{ listed, run *corev1.Pod }
 
-// transform returns the pod that the agent runs in place of a listed pod. It stores both: behaviors are chosen by the listed pod, and the next
-// list of an unchanged pod returns the same object.
+// transform returns the pod that the agent runs in place of a listed pod: the same object while that is unchanged.
 func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	if found, ok := n.pods.Load(string(pod.UID)); ok && found.(*podPair).listed == pod {
 		return found.(*podPair).run
@@ -66,10 +65,10 @@ func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	return run
 }
 
-// simulatedPod returns a copy of a pod without the parts that a simulated container has no use for: its volumes are not mounted, and it has no
-// resource claims and no host aliases. Its probes and HTTP hooks are exec actions, which its behavior answers. The command of such an action is its
-// kind: "http", "tcp" or "grpc". The copy shares memory with pod, because a node of a cluster has both for each pod.
+// simulatedPod returns a copy of a pod without volumes, resource claims and host aliases. Its probes and HTTP hooks become exec
+// actions for its behavior, with the command "http", "tcp" or "grpc".
 func simulatedPod(pod *corev1.Pod) *corev1.Pod {
+	// It shares memory, because a node of a cluster has both for each pod.
 	copied := *pod
 	spec := &copied.Spec
 	spec.ResourceClaims, spec.HostAliases = nil, nil

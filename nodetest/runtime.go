@@ -169,8 +169,7 @@ func (s *simulatedRuntime) scriptFor(config *cri.ContainerConfig) critest.Script
 	return script
 }
 
-// startProcess starts the process of a container that the runtime has started. If the machine cannot start it, the container is killed. The
-// container may have exited meanwhile: then the process ends at once.
+// startProcess starts the process of a container that the runtime has started. If this fails, it kills the container.
 func (s *simulatedRuntime) startProcess(pod *corev1.Pod, identity cri.PodIdentity, c cri.Container, b *Behavior) {
 	cgroup := cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), identity.UID).Join(c.ID)
 	s.containers.addContainer(c.ID, &simulatedContainer{pod: identity, name: c.Name, cgroup: cgroup})
@@ -186,6 +185,7 @@ func (s *simulatedRuntime) startProcess(pod *corev1.Pod, identity cri.PodIdentit
 		_ = s.runtime.KillWith(c.ID, critest.Exit{Code: 128, Reason: "StartError", Message: err.Error()}) // fails if it has exited
 	}
 	if now, exists := s.runtime.Container(c.ID); !exists || now.State != cri.ContainerRunning {
+		// The container has exited meanwhile.
 		s.kernel.endProcess(s.ctx, c.ID, cgroup)
 	}
 }
@@ -204,9 +204,8 @@ func (s *simulatedRuntime) endContainer(p cgroupstest.KilledProc) {
 	_ = s.runtime.KillWith(p.Name, exit) // fails if the container has exited
 }
 
-// defaultLatency returns the latency of a call to a runtime, as measured with containerd on two CPUs: 250 ms for a sandbox, 60 ms to
-// create and to start a container, and 20 ms to stop or to remove anything, each up to a fifth more or less, and 3 ms for all other calls.
-// Equal arguments yield equal latencies.
+// defaultLatency returns the latency of a runtime call, as measured with containerd on two CPUs. Equal arguments yield equal
+// latencies.
 func defaultLatency(seed uint64, op, id string) time.Duration {
 	mean := 3 * time.Millisecond
 	switch op {
@@ -222,5 +221,5 @@ func defaultLatency(seed uint64, op, id string) time.Duration {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(op + "\x00" + id))
 	random := rand.New(rand.NewPCG(seed, hash.Sum64()))
-	return time.Duration(float64(mean) * (0.8 + 0.4*random.Float64()))
+	return time.Duration(float64(mean) * (0.8 + 0.4*random.Float64())) // up to a fifth more or less
 }

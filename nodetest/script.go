@@ -63,7 +63,7 @@ func RunScripts(t *testing.T, pattern string) {
 	}
 }
 
-// checkScript plays a script with both kinds of nodes, and fails the test if an output differs. It returns the script with the output of a Node.
+// checkScript plays a script with both kinds of nodes, fails the test if an output differs, and returns that of a Node.
 func checkScript(t *testing.T, script string) (actual string) {
 	t.Helper()
 	var log Log

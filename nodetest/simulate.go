@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 )
 
-// Simulate calls f in a bubble of testing/synctest without a test, for example in an Example. In f time is virtual, and nodes of [Open] run as
-// fast as they compute. f must close its nodes, and all its goroutines must end before it returns. Simulate returns the error of f; a panic in
-// f is an error with its stack. Outside of a test binary it returns an error: Go has bubbles only there.
+// Simulate calls f in a bubble of testing/synctest without a test, for example in an Example. In f time is virtual, and nodes of
+// [Open] run as fast as they compute. f must close its nodes and end its goroutines before it returns. Simulate returns the
+// error of f, also for a panic. It works only in a test binary.
 func Simulate(f func(ctx context.Context) error) (err error) {
 	if !testing.Testing() {
 		return errors.New("nodetest.Simulate: this program is no test binary, and only these have virtual time; use Open in real time")

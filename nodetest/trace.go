@@ -59,8 +59,9 @@ type TraceColumn struct {
 	Unit float64 // CPUs, bytes or tasks of one; zero: 1
 }
 
-// Google2011 is the format of the table task_usage of the trace clusterdata-2011-2 of Google (version 2.1), whose files have no header. CPU and
-// memory are fractions of the largest machine, whose size the caller chooses: the trace does not say it. Keys are "job ID/task index".
+// Google2011 is the format of the table task_usage of Google's trace clusterdata-2011-2 (version 2.1), whose files have no
+// header. CPU and memory are fractions of the largest machine, whose size the caller passes; the trace does not contain it. Keys
+// are "job ID/task index".
 func Google2011(cpus float64, memory int64) TraceFormat {
 	return TraceFormat{
 		Columns: []string{
@@ -74,8 +75,8 @@ func Google2011(cpus float64, memory int64) TraceFormat {
 	}
 }
 
-// Google2019 is the format of the table instance_usage of the trace clusterdata-2019 of Google (version 3) as lines of JSON. CPU and memory are
-// fractions of the largest machine, whose size the caller chooses. Keys are "collection ID/instance index". Source:
+// Google2019 is the format of the table instance_usage of Google's trace clusterdata-2019 (version 3) as lines of JSON. CPU and
+// memory are fractions of the largest machine, whose size the caller passes. Keys are "collection ID/instance index". Source:
 // clusterdata_trace_format_v3.proto.
 func Google2019(cpus float64, memory int64) TraceFormat {
 	return TraceFormat{
@@ -85,9 +86,9 @@ func Google2019(cpus float64, memory int64) TraceFormat {
 	}
 }
 
-// Alibaba2018 is the format of container_usage.csv of cluster-trace-v2018 of Alibaba, which has no header. CPU and memory are percentages of cpus
-// and memory, which the caller chooses: for example cpu_request of container_meta.csv, where 100 is one CPU, and its machine's memory, of which
-// the trace has a normalized size. Keys are container IDs. Source: schema.txt of the trace.
+// Alibaba2018 is the format of container_usage.csv of Alibaba's cluster-trace-v2018, which has no header. CPU and memory are
+// percentages of cpus and memory. For example, cpus is cpu_request of container_meta.csv divided by 100; the trace has only a
+// normalized size of memory. Keys are container IDs. Source: schema.txt of the trace.
 func Alibaba2018(cpus float64, memory int64) TraceFormat {
 	return TraceFormat{
 		Columns: []string{
@@ -134,11 +135,11 @@ const (
 	maxTraceRecords = 20_000_000 // 480 MB of points for each amount
 )
 
-// ReadTrace reads a trace to its end. The records of a container need not be in the order of their times; of two records of the same time
-// the later line counts. An empty field, or a missing field in JSON, leaves the amount as it was.
+// ReadTrace reads a trace to its end. Records may have any order of times; of two records of a container at the same time, the
+// later line counts. An empty or missing field leaves the amount unchanged.
 //
-// The error names the line, the column and the value: a field that is no number, is negative or too large, a line of more than 1 MiB, or more
-// than 20 million records.
+// The error names the line, the column and the value: no number, negative or too large. Lines of more than 1 MiB and more than
+// 20 million records are errors.
 func ReadTrace(r io.Reader, f TraceFormat) (*Trace, error) {
 	if err := f.validate(); err != nil {
 		return nil, err
@@ -196,8 +197,8 @@ func (s series) normalize(begin time.Duration) series {
 // Keys returns the keys of the containers, sorted.
 func (t *Trace) Keys() []string { return slices.Sorted(maps.Keys(t.tasks)) }
 
-// Usage returns the usage of the container with this key. It begins with the first record of the container, and keeps the amounts of its last
-// one. Each amount stays until the next record. ok is false if there is no such container.
+// Usage returns the usage of the container with this key, from its first record. Each amount stays until the next record, and
+// the last one forever. ok is false if there is no such container.
 func (t *Trace) Usage(key string) (u Usage, ok bool) {
 	task := t.tasks[key]
 	if task == nil {

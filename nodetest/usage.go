@@ -53,8 +53,7 @@ func (a *amounts) evaluate(u *Usage, age time.Duration) (changed bool) {
 	return a.changed
 }
 
-// demand returns the demand of a process with these amounts. The container owns the writable layer and the logs, and the pod with this UID owns
-// the volumes.
+// demand returns the demand of a process with these amounts: files of the container, and volumes of the pod with this UID.
 func (a *amounts) demand(u *Usage, container, uid string) machine.Demand {
 	d := machine.Demand{CPU: min(a.scalar[0], maxCPUs), Memory: toBytes(a.scalar[1]), Cache: toBytes(a.scalar[2]), Tasks: int(min(a.scalar[3], maxTasks))}
 	if u.Layer != nil {

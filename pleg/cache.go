@@ -39,8 +39,8 @@ type entry struct {
 	inEmptyUIDs bool      // the UID is in cache.emptyUIDs
 }
 
-// lookUpLocked returns the cached state of the pod with this UID, and the error of the pod's last inspection. The state was
-// valid at Pod.Time. The caller holds c.mu.
+// lookUpLocked returns the cached state of the pod, valid at Pod.Time, and the error of its last inspection. The caller holds
+// c.mu.
 func (c *cache) lookUpLocked(uid string) (cri.Pod, error) {
 	e, ok := c.pods[uid]
 	if !ok {
@@ -60,8 +60,8 @@ func (c *cache) get(uid string) (cri.Pod, error) {
 	return c.lookUpLocked(uid)
 }
 
-// getNewer returns the cached state of a pod. If the state is newer than minTime, changed is nil. Otherwise changed is a
-// channel that is closed when a newer state may be available.
+// getNewer returns the cached state of a pod. If it is not newer than minTime, changed is closed when a newer one may be
+// available.
 func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-chan struct{}, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +77,7 @@ func (c *cache) getNewer(uid string, minTime time.Time) (pod cri.Pod, changed <-
 	return pod, ch, err
 }
 
-// listPods returns all pods that have containers or sandboxes, sorted by UID. A pod that was never inspected is returned as
-// the runtime has listed it. If the error is not nil, pods may be missing.
+// listPods returns all pods that have containers or sandboxes, sorted by UID. After an error, pods may be missing.
 func (c *cache) listPods() ([]cri.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +85,7 @@ func (c *cache) listPods() ([]cri.Pod, error) {
 	for _, uid := range slices.Sorted(maps.Keys(c.pods)) {
 		p, _ := c.lookUpLocked(uid)
 		if isEmptyPod(p) {
-			p = c.pods[uid].listed
+			p = c.pods[uid].listed // it was never inspected
 		}
 		if !isEmptyPod(p) {
 			pods = append(pods, p)
@@ -95,12 +94,12 @@ func (c *cache) listPods() ([]cri.Pod, error) {
 	return pods, c.incomplete
 }
 
-// recordListError stores err as the error of the last full list. It also removes entries without containers and sandboxes
-// that are older than maxEmptyAge. While full lists fail, nothing else would remove them.
+// recordListError stores the error of the last full list, and removes old entries without containers and sandboxes.
 func (c *cache) recordListError(err error, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.incomplete = err
+	// While full lists fail, only this removes the entries.
 	c.emptyUIDs = slices.DeleteFunc(c.emptyUIDs, func(uid string) bool {
 		e, ok := c.pods[uid]
 		switch {
@@ -116,8 +115,7 @@ func (c *cache) recordListError(err error, now time.Time) {
 	})
 }
 
-// update changes the cache entry of the pod with this UID by the function change. It creates the entry if there is none. It
-// then wakes the callers that wait for a newer state of the pod.
+// update changes the cache entry of a pod, which it creates if needed, and wakes the callers that wait for a newer state.
 func (c *cache) update(uid string, change func(*entry)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,16 +135,15 @@ func (c *cache) update(uid string, change func(*entry)) {
 	}
 }
 
-// recordFullList records the start time of a full list that has succeeded. It wakes all callers that wait for a newer state.
-// It removes the entries of pods without containers and sandboxes: pods without an entry now count as removed from the
-// runtime.
+// recordFullList records the start time of a successful full list, removes empty entries, and wakes all callers that wait for a
+// newer state.
 func (c *cache) recordFullList(start time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lastFull, c.incomplete = start, nil
 	for _, uid := range c.emptyUIDs {
 		if e, ok := c.pods[uid]; ok && e.isEmpty() {
-			delete(c.pods, uid)
+			delete(c.pods, uid) // a pod without an entry now counts as removed
 		} else if ok {
 			e.inEmptyUIDs = false
 		}
@@ -158,8 +155,7 @@ func (c *cache) recordFullList(start time.Time) {
 	clear(c.waiting)
 }
 
-// markOutdated records that a newer list of the pod is not evaluated yet. It stores this list, unless the list is empty or
-// older than the stored one.
+// markOutdated records a newer list of the pod, which is not evaluated yet.
 func (e *entry) markOutdated(listed cri.Pod) {
 	e.outdated = true
 	// A job that failed may return an older list late. After an empty list, another list in progress may still contain the pod.

@@ -45,8 +45,7 @@ const (
 	unknown
 )
 
-// stateOfContainer converts a CRI container state to the states that events distinguish. A state that CRI does not define
-// becomes unknown, so that a newer runtime causes no panic.
+// stateOfContainer converts a CRI container state to the states that events distinguish.
 func stateOfContainer(criState cri.ContainerState) state {
 	switch criState {
 	case cri.ContainerRunning:
@@ -54,7 +53,7 @@ func stateOfContainer(criState cri.ContainerState) state {
 	case cri.ContainerExited:
 		return exited
 	}
-	return unknown
+	return unknown // also a state of a newer runtime
 }
 
 func stateOfSandbox(criState cri.SandboxState) state {
@@ -122,13 +121,11 @@ func indexByID(snapshot cri.Snapshot) map[string]object {
 	return m
 }
 
-// takeState removes the object with the ID of obj from the map and returns its state. If the map has no object with the ID
-// and the pod of obj, the result is the state absent. If a list contains an ID twice, the second object is therefore absent
-// and causes no event.
+// takeState removes the object with the ID of obj from the map and returns its state, or absent.
 func takeState(objects map[string]object, obj object) state {
 	found, ok := objects[obj.id]
 	if !ok || found.uid != obj.uid {
-		return absent
+		return absent // also for an ID that a list contains twice: it causes no event
 	}
 	delete(objects, obj.id)
 	return found.state

@@ -136,22 +136,22 @@ func (g *Generator) Run(ctx context.Context) error {
 	}
 }
 
-// Notify registers fn. It is called with the sorted UIDs of the pods that have new events, after Options.Sink. It runs on
-// the goroutine of Run without locks and must not block. A function cannot be removed. Notify panics if fn is nil.
+// Notify registers fn, which is called with the sorted UIDs of the pods that have new events, after Options.Sink. It runs on the
+// goroutine of Run without locks, and must not block. It cannot be removed. Notify panics if fn is nil.
 func (g *Generator) Notify(fn func(uids ...string)) { g.listeners.Add(fn) }
 
-// Get returns the cached state of the pod with this UID. The state was valid at Pod.Time or later. A zero Pod.Time means
-// that the pod was never listed. A pod that the runtime does not have has no sandboxes and no containers.
+// Get returns the cached state of the pod with this UID, which was valid at Pod.Time or later. A zero Pod.Time means that the
+// pod was never listed. A pod that the runtime does not have has no sandboxes and no containers.
 //
-// If the last inspection of the pod has failed, Get returns its error and the last state that could be read. Pod.Time is
-// then the time at which this state was found to be outdated.
+// If the last inspection of the pod has failed, Get returns its error and the last state, which was found to be outdated at
+// Pod.Time.
 func (g *Generator) Get(uid string) (cri.Pod, error) {
 	g.requireRun()
 	return g.cache.get(uid)
 }
 
-// NewerThan returns the cached state of the pod as [Generator.Get] does, but waits until the state is newer than minTime.
-// While it waits, it requests relists of the pod. If ctx ends first, the error wraps the cause of ctx.
+// NewerThan returns the cached state of the pod like [Generator.Get], but waits for a state newer than minTime and requests
+// relists meanwhile. If ctx ends first, the error wraps its cause.
 func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time) (cri.Pod, error) {
 	for {
 		p, changed, err := g.cache.getNewer(uid, minTime)
@@ -170,9 +170,8 @@ func (g *Generator) NewerThan(ctx context.Context, uid string, minTime time.Time
 // requireRun makes the Generator log an error if Run is not called soon.
 func (g *Generator) requireRun() { g.guard.Require("pleg.Generator", g.opts.Logger, nil) }
 
-// Pods returns all cached pods that have containers or sandboxes, sorted by UID. If a pod was listed but not inspected yet,
-// its fields marked "detail" are not set. If the error is not nil, pods may be missing, because no full list has succeeded
-// yet or the last one has failed.
+// Pods returns all cached pods that have containers or sandboxes, sorted by UID. The fields marked "detail" are unset until a
+// pod is inspected. After an error, pods may be missing: no full list has succeeded yet, or the last one has failed.
 func (g *Generator) Pods() ([]cri.Pod, error) {
 	g.requireRun()
 	return g.cache.listPods()
@@ -189,9 +188,8 @@ func (g *Generator) Relist(uid string) {
 // returns at once. If no state has changed, Run still publishes a PodSync event.
 func (g *Generator) Reinspect(uid string) { g.inbox.requestRelist(uid, true) }
 
-// Healthy returns nil if the last successful full relist was started within Options.Threshold, otherwise an error. If the
-// last full list was too large for a message of the runtime, it returns an error at once, because later lists will fail too.
-// Pods that cannot be inspected do not count.
+// Healthy returns an error if the last successful full relist was started longer ago than Options.Threshold. It returns an error
+// at once if the list is too large for a message of the runtime. Pods that cannot be inspected do not count.
 func (g *Generator) Healthy() error { return g.Status().checkHealth(time.Now()) }
 
 // PodHealthy returns a [*PodError] if the last inspection of the pod with this UID has failed, or if its current inspection

@@ -22,8 +22,7 @@ type indexedObject struct {
 	replacement uint64     // number of the last replacePod call of the owner that kept it
 }
 
-// markChanged compares a list of all pods with the published states. It marks the record of each pod that differs as
-// changed. The function recordOf returns the record of the pod with a UID, and creates it if there is none.
+// markChanged marks the records of the pods that differ between a list of all pods and the published states.
 func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid string) *podRecord) {
 	x.listing++
 	x.reordered = false
@@ -60,14 +59,13 @@ func (x *objectIndex) markChanged(snapshot cri.Snapshot, recordOf func(uid strin
 	}
 }
 
-// lookUp returns the indexed container or sandbox with this ID, or nil if there is none. The argument position is the
-// position of the object in the current list. While the current list has the same order as the previous one, lookUp finds
-// the object by its position, without a map access.
+// lookUp returns the container or sandbox with this ID, or nil. position is its position in the current list.
 func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	switch {
 	case position == len(x.order):
 		x.order = append(x.order, nil)
 	case !x.reordered:
+		// The list mostly has the order of the previous one: no map access.
 		if k := x.order[position]; k != nil && k.id == id && k.owner != nil {
 			return k
 		}
@@ -78,8 +76,7 @@ func (x *objectIndex) lookUp(position int, id string) *indexedObject {
 	return k
 }
 
-// replacePod updates the index after a new state of one pod was published. The argument prev is the previous published
-// state, and rec is the record of the pod.
+// replacePod updates the index after the publication of a new state of a pod. prev is its previous published state.
 func (x *objectIndex) replacePod(rec *podRecord, prev, next cri.Pod) {
 	rec.replaced++
 	for o := range listObjects(podSnapshot(next)) {

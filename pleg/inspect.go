@@ -32,11 +32,10 @@ type result struct {
 	err       error
 }
 
-// runJob lists and inspects one pod, as the job requires, within Options.PodTimeout. It calls release, which frees the slot
-// of the job, when the job ends. If the job takes longer than slowAfter, it calls release at that time, so that a hung job
-// does not block other pods.
+// runJob lists and inspects one pod within Options.PodTimeout. It calls release, which frees the slot of the job, at the end.
 func (g *Generator) runJob(ctx context.Context, work job, release func()) result {
 	defer release()
+	// A hung job does not block other pods.
 	defer time.AfterFunc(slowAfter, release).Stop()
 	ctx, cancel := context.WithTimeout(ctx, g.opts.PodTimeout)
 	defer cancel()
@@ -58,9 +57,8 @@ func (g *Generator) runJob(ctx context.Context, work job, release func()) result
 	return r
 }
 
-// inspectPod returns the listed pod with the details of its containers and sandboxes. If the state of an object is the same
-// as in published, it copies the details from there, unless inspectAll is true. Otherwise it reads them from the runtime. It
-// omits objects that the runtime no longer has.
+// inspectPod returns the listed pod with the details of its containers and sandboxes. It copies the details of unchanged objects
+// from published, unless inspectAll is true.
 func (g *Generator) inspectPod(ctx context.Context, listed, published cri.Pod, inspectAll bool) (cri.Pod, error) {
 	if g.inspector == nil {
 		return keepLostFields(listed, published), nil
@@ -126,9 +124,7 @@ func (g *Generator) inspectContainers(ctx context.Context, listed, published cri
 	return full, nil
 }
 
-// keepLostFields returns the pod with the fields of its published state that the runtime no longer returns. These are the
-// name of a pod without sandboxes, and the IP addresses of its sandboxes. It restores addresses only if no sandbox is ready
-// and none has an address.
+// keepLostFields returns the pod with the name and IP addresses of its published state, if the runtime no longer returns them.
 func keepLostFields(pod, published cri.Pod) cri.Pod {
 	if pod.Name == "" && pod.Namespace == "" {
 		pod.Name, pod.Namespace = published.Name, published.Namespace

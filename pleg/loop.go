@@ -99,8 +99,7 @@ func newLoop(g *Generator, wg *sync.WaitGroup) *loop {
 	return l
 }
 
-// startDueWork reads the inbox and starts each list and each job that is due. It returns the time of its next call; a change
-// of the inbox requires an earlier call.
+// startDueWork reads the inbox and starts the due lists and jobs. It returns when it is due again if the inbox does not change.
 func (l *loop) startDueWork(ctx context.Context) (next time.Time) {
 	l.applyRequests(l.gen.inbox.takeRequests())
 	now := time.Now()
@@ -145,8 +144,8 @@ func (l *loop) applyRequests(reqs requests) {
 	}
 }
 
-// podForEvent returns the UID of the pod that must be relisted because of a runtime event, or "" if there is none. The
-// argument eventTime is the time of the event. If the pod of the event is unknown, it requests a full relist.
+// podForEvent returns the UID of the pod to relist because of a runtime event, or "". An event of an unknown pod requests a full
+// relist.
 func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	k, uid := l.index.byID[event.id], event.uid
 	if uid == "" && k != nil {
@@ -180,12 +179,10 @@ func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	return uid
 }
 
-// isCovered reports whether a list that started after the event already contains the effect of the event. Such a list is the
-// last successful full list, a running full list, or the last list of the pod with this UID. A burst of events therefore
-// causes at most two lists of a pod.
+// isCovered reports whether a list that started after the event already contains its effect. A burst of events thus causes at
+// most two lists of a pod.
 //
-// The times can be compared because the runtime uses the clock of this machine. If that clock is set back, changes may be
-// missed until the next full relist.
+// The runtime uses the clock of this machine. If it is set back, changes may be missed until the next full relist.
 func (l *loop) isCovered(uid string, eventTime time.Time) bool {
 	if eventTime.IsZero() {
 		return false
@@ -213,9 +210,7 @@ func (l *loop) startList(ctx context.Context, now time.Time) {
 	})
 }
 
-// startJobs starts queued jobs until the limit of concurrent jobs is reached. It skips a job before its retry time. It also
-// skips a job if the full list in progress includes the pod of the job. The result next is the time at which startJobs must
-// be called again.
+// startJobs starts queued jobs that are due, up to the limit of concurrent jobs. It returns when to call it again.
 func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	next = l.nextFullRelist()
 	if l.listing {
@@ -227,6 +222,7 @@ func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 		case rec.task == noTask:
 			rec.queued = false
 			continue
+		// The full list in progress includes the pod.
 		case rec.coveredByList:
 		case now.Before(rec.notBefore):
 			if rec.notBefore.Before(next) {
@@ -250,8 +246,7 @@ func (l *loop) startJobs(ctx context.Context, now time.Time) (next time.Time) {
 	return next
 }
 
-// startJob starts the queued task of a pod in a goroutine. The argument rec is the record of the pod. The job occupies one
-// of Options.Parallel slots.
+// startJob starts the queued task of a pod in a goroutine, which occupies one of Options.Parallel slots.
 func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	j := job{
 		rec: rec, published: rec.published, listed: rec.pod, clock: rec.podClock,
@@ -273,8 +268,7 @@ func (l *loop) startJob(ctx context.Context, rec *podRecord, now time.Time) {
 	l.wg.Go(func() { sendUnlessDone(ctx, l.results, l.gen.runJob(ctx, j, release)) })
 }
 
-// enqueuePod queues a task for a pod, whose record is rec. If a job of the pod is already running, it requests a relist
-// after that job instead.
+// enqueuePod queues a task for a pod, or requests a relist after its running job.
 func (l *loop) enqueuePod(rec *podRecord, next task) {
 	if rec.busy {
 		rec.repeat = true
@@ -316,11 +310,10 @@ func (l *loop) publishEvents() {
 	}
 }
 
-// podsOf returns the pod UIDs in events without duplicates. The events must be sorted by UID. If no function was registered
-// with Notify, it returns nil, because no caller needs the UIDs.
+// podsOf returns the pod UIDs in events, which are sorted by UID, without duplicates.
 func (l *loop) podsOf(events []Event) []string {
 	if l.gen.listeners.IsEmpty() {
-		return nil
+		return nil // no caller needs the UIDs
 	}
 	uids := make([]string, len(events))
 	for i, e := range events {

@@ -35,16 +35,15 @@ func (l *loop) applyList(list listResult) {
 	l.publishEvents()
 }
 
-// applyListError records the error of a full list. The states of the pods stay unchanged. Relists of single pods that the
-// full list should have replaced become due again. If the list is too large for a message of the runtime, each known pod is
-// relisted alone.
+// applyListError records the error of a full list. If the list is too large for a message of the runtime, it relists each known
+// pod alone.
 func (l *loop) applyListError(err error) {
 	if !l.lastFailed {
 		l.gen.opts.Logger.Warn("full relist failed", "error", err)
 	}
 	l.lastFailed, l.tooLarge = true, errors.Is(err, cri.ErrTooLarge)
 	for _, rec := range l.queue {
-		rec.coveredByList = false
+		rec.coveredByList = false // the relist, which the full list should have replaced, is due again
 	}
 	l.gen.health.recordListError(err)
 	l.gen.cache.recordListError(err, time.Now())
@@ -53,8 +52,7 @@ func (l *loop) applyListError(err error) {
 	}
 }
 
-// relistKnownPods queues a relist of each known pod. Run uses it instead of a full list that is too large for a message of
-// the runtime.
+// relistKnownPods queues a relist of each known pod, in place of a full list that is too large for a message of the runtime.
 func (l *loop) relistKnownPods() {
 	for _, rec := range slices.SortedFunc(maps.Values(l.records), compareRecords) {
 		switch {
@@ -113,9 +111,7 @@ func (l *loop) splitSnapshot(snapshot cri.Snapshot) {
 	}
 }
 
-// applyListedPod updates a pod, whose record is rec, after a full list. It publishes the listed state, or queues an
-// inspection if details must be read. If a job of the pod ran during the list, it marks the cached pod as outdated and
-// relists the pod.
+// applyListedPod publishes the state of a pod in a full list, or queues an inspection or relist if that is not conclusive.
 func (l *loop) applyListedPod(rec *podRecord, list listResult) {
 	rec.podClock = list.clock
 	listed := rec.pod
@@ -174,8 +170,7 @@ func (l *loop) applyResult(res result) {
 	l.publishEvents()
 }
 
-// retryPod queues a failed job again; it becomes due after Options.Period. The changes of the pod are published only after a
-// job has succeeded. If a full list has listed the pod during the job, only the inspection is retried.
+// retryPod queues a failed job again, due after Options.Period.
 func (l *loop) retryPod(rec *podRecord, res result) {
 	if l.gen.health.recordFailure(rec.uid, res.err) {
 		l.gen.opts.Logger.Warn("pod cannot be inspected", "podUID", rec.uid, "error", res.err)
@@ -192,17 +187,15 @@ func (l *loop) retryPod(rec *podRecord, res result) {
 	}
 	next := relistTask
 	if rec.repeat && !rec.pod.Time.IsZero() {
-		next = inspectTask
+		next = inspectTask // a full list has listed the pod during the job
 	}
 	rec.repeat = false
 	rec.notBefore = res.ended.Add(l.gen.opts.Period)
 	l.enqueuePod(rec, next)
 }
 
-// publishPod stores the argument pod as the published state, and adds events for the differences from the previous published
-// state. If nothing differs and reinspected is true, it adds a PodSync event. The argument newer is a state that was listed
-// later and is not inspected yet; it may be empty. The argument listedAt is the value of loop.clock when the list of pod was
-// started.
+// publishPod publishes a state of the pod, which was listed at listedAt, with events for the differences. A PodSync event
+// reports a reinspection without differences. A later state, newer, is not inspected yet and may be empty.
 func (l *loop) publishPod(rec *podRecord, pod, newer cri.Pod, reinspected bool, listedAt uint64) {
 	l.clock++
 	rec.listedAt, rec.inspectedAt = listedAt, l.clock

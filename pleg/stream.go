@@ -91,14 +91,13 @@ func (g *Generator) readEvents(ctx context.Context) error {
 	})
 }
 
-// markConnected records that the event stream works. The argument proof is the first event of the connection, with its time.
-// A proof always requests a full relist, for changes that the stream has missed before the event. If no event has arrived
-// within assumeConnectedAfter, proof is nil, and a relist is requested only if the stream did not work before.
+// markConnected records that the event stream works. proof is the first event, or nil if none has arrived within
+// assumeConnectedAfter.
 func (g *Generator) markConnected(proof *runtimeEvent, eventTime time.Time) {
 	first := false
 	g.inbox.request(func(r *requests) {
 		first = !r.streaming
-		r.full = r.full || first || proof != nil
+		r.full = r.full || first || proof != nil // the stream may have missed earlier changes
 		r.streaming = true
 		if proof != nil {
 			r.addHint(*proof, eventTime)

@@ -13,9 +13,9 @@ import (
 // maxClosing is how many probers are closed concurrently. Closing one whose peer does not respond may block a thread for a while.
 const maxClosing = 64
 
-// proberCloser returns the prober as an [io.Closer] if the set must close it, otherwise nil. The set closes a prober that
-// has a Close method and is comparable. It could not count the users of a prober that is not comparable.
+// proberCloser returns the prober as an [io.Closer] if the set must close it, otherwise nil.
 func proberCloser(prober Prober) io.Closer {
+	// The set cannot count the users of a prober that is not comparable.
 	if c, ok := prober.(io.Closer); ok && reflect.ValueOf(prober).Comparable() {
 		return c
 	}
@@ -36,16 +36,14 @@ func newClosers(logger *slog.Logger) *proberClosers {
 	return &proberClosers{logger: logger, uses: make(map[io.Closer]int), slots: make(chan struct{}, maxClosing)}
 }
 
-// retainProber adds one user of a closable prober. Users are targets and running probes; the prober stays open while it has
-// users. A nil closer is ignored.
+// retainProber keeps a prober open for one more user: a target or a running probe. A nil closer is ignored.
 func (s *proberClosers) retainProber(closer io.Closer) {
 	if closer != nil {
 		s.uses[closer]++
 	}
 }
 
-// releaseProber removes one user of a closable prober. If the prober then has no user, the next call of closeUnused closes
-// it. A nil closer is ignored.
+// releaseProber removes one user of a prober. After the last one, the next closeUnused closes it. A nil closer is ignored.
 func (s *proberClosers) releaseProber(closer io.Closer) {
 	if closer == nil {
 		return
@@ -55,8 +53,8 @@ func (s *proberClosers) releaseProber(closer io.Closer) {
 	}
 }
 
-// closeUnused closes the probers that have lost their last user and still have none. The loop calls it after it has applied
-// all requests, because a prober may move from one target to another.
+// closeUnused closes the probers that have lost their last user. The caller has applied all requests, which may move probers
+// between targets.
 func (s *proberClosers) closeUnused() {
 	for _, c := range s.released {
 		if n, ok := s.uses[c]; ok && n == 0 {

@@ -28,8 +28,8 @@ func DetachContext(ctx context.Context) (call context.Context, ended func()) {
 	return context.WithoutCancel(ctx), func() {}
 }
 
-// withDetachContext returns ctx, the context of Run, with the function that implements [DetachContext] as a context value.
-// That function lets a call outlive the context of its probe, and makes Run wait for the call.
+// withDetachContext returns the context of Run with the function that implements [DetachContext]: a detached call outlives its
+// probe, and Run waits for it.
 func (l *loop) withDetachContext(ctx context.Context) context.Context {
 	run := ctx
 	return context.WithValue(ctx, detachKey{}, func(ctx context.Context) (context.Context, func()) {

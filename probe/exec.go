@@ -46,8 +46,8 @@ type Exec struct {
 
 var _ Prober = (*Exec)(nil)
 
-// NewExec returns a prober that runs a command in a container. It runs the command through execer. It returns an error if
-// execer is nil, or if a field of config is invalid; the error names the field and its value.
+// NewExec returns a prober that runs a command in a container through execer. It returns an error if execer is nil, or if a
+// field of config is invalid; the error names the field and its value.
 func NewExec(execer Execer, config ExecConfig) (*Exec, error) {
 	if err := required.Args("probe.NewExec", required.Arg{Name: "execer", Value: execer, Hint: "that of podprobe.CRI"}); err != nil {
 		return nil, err
@@ -67,9 +67,8 @@ func NewExec(execer Execer, config ExecConfig) (*Exec, error) {
 	return &Exec{execer: execer, config: config}, nil
 }
 
-// Probe runs the command. The result is Success if the exit code is zero. It is Failure if the exit code is not zero, or if
-// the command has not exited at the deadline of ctx. If the command could not be run, Probe returns an error, because the
-// health of the container is then unknown.
+// Probe runs the command. The result is Success if the exit code is zero. It is Failure for other exit codes, or if the command
+// has not exited at the deadline of ctx. If the command could not be run, Probe returns an error: the health is unknown.
 func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	began := time.Now()
 	output, code, err := e.execer.Exec(ctx, e.config.ContainerID, slices.Clone(e.config.Command))
@@ -86,9 +85,9 @@ func (e *Exec) Probe(ctx context.Context) (Result, error) {
 	}
 }
 
-// isTimeout reports whether err was caused by a timeout. It also checks the error of ctx, because a runtime may return any
-// error at the deadline.
+// isTimeout reports whether err was caused by a timeout.
 func (*Exec) isTimeout(ctx context.Context, err error) bool {
+	// A runtime may return any error at the deadline.
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 

@@ -46,8 +46,7 @@ type flight struct {
 	cancel      context.CancelFunc
 }
 
-// nextCheck returns the time at which the running probe becomes slow or hung if it is not finished before. It returns the
-// zero time if the probe is already hung or cancelled.
+// nextCheck returns when the running probe becomes slow or hung, or zero if it already is hung or canceled.
 func (f *flight) nextCheck() time.Time {
 	switch slowAt := f.started.Add(slowAfter); {
 	case f.phase == inFlight && slowAt.Before(f.deadline):
@@ -65,8 +64,7 @@ type attemptResult struct {
 	err    error
 }
 
-// startWaitingProbes starts waiting probes until a limit is reached. It starts one probe of each pod before it starts a
-// second one of the same pod.
+// startWaitingProbes starts waiting probes until a limit is reached, in turns of one probe per pod.
 func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	for l.status.InFlight < l.set.opts.Parallel {
 		e := l.queue.takeNext(l.hasCapacity)
@@ -90,8 +88,7 @@ func (l *loop) startWaitingProbes(ctx context.Context, now time.Time) {
 	}
 }
 
-// hasCapacity reports whether one more probe of the pod may run. The limit prevents that a pod with long timeouts occupies
-// all goroutines, memory and connections.
+// hasCapacity reports whether one more probe of the pod may run. A pod with long timeouts must not occupy all connections.
 func (l *loop) hasCapacity(pod *pod) bool {
 	return pod.flights < l.set.opts.PodParallel && (l.flights < totalFactor*l.set.opts.Parallel || pod.flights < reservedFlights)
 }
@@ -135,8 +132,8 @@ func (l *loop) startAttempt(ctx context.Context, running *flight) {
 	l.reschedule(running.entry)
 }
 
-// applyResult evaluates the result of a prober call. After an error it calls the prober again, up to the maximum number of
-// attempts. Otherwise it updates the state of the probe by the outcome.
+// applyResult updates the state of a probe by the result of a prober call. After an error it repeats the call, up to
+// maxAttempts.
 func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	f := result.flight
 	e := f.entry
@@ -171,8 +168,7 @@ func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
 	l.giveUpFlight(probe.flight)
 }
 
-// giveUpFlight marks a running probe as hung. Its result will be ignored, and it no longer counts against Options.Parallel.
-// Its prober is not called again before the current call has returned.
+// giveUpFlight marks a running probe as hung: it no longer counts against Options.Parallel, and its result is ignored.
 func (l *loop) giveUpFlight(running *flight) {
 	l.setPhase(running, hung)
 	l.reportProbe(running, attemptResult{err: ErrHung})

@@ -8,8 +8,8 @@ import "container/heap"
 // entryHeap is a heap of the probes of a Set, ordered by the time of their next start or phase change.
 type entryHeap struct{ entries dueHeap }
 
-// setEntry moves a probe to its place in the heap after its due time has changed. It adds the probe if it is missing. If the
-// due time is zero, it removes the probe.
+// setEntry moves a probe to its place in the heap by its due time. It adds a missing probe, and removes one with a zero due
+// time.
 func (s *entryHeap) setEntry(probe *entry) {
 	switch in := probe.index >= 0; {
 	case !in && probe.due.IsZero():

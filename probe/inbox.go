@@ -29,8 +29,7 @@ type requests struct {
 	dropped map[io.Closer]struct{}
 }
 
-// setTargets stores the targets of all pods, which a call of Sync has received, for the loop. They replace all targets that
-// the loop has not read yet.
+// setTargets replaces the targets of all pods that the loop has not read yet.
 func (r *requests) setTargets(targets []Target) {
 	r.dropProbers(r.targets)
 	for _, of := range r.pods {
@@ -39,8 +38,7 @@ func (r *requests) setTargets(targets []Target) {
 	r.replaceAll, r.targets, r.pods = true, targets, nil
 }
 
-// setPodTargets stores the targets of one pod, which a call of SyncPod has received, for the loop. They replace the targets
-// of this pod that the loop has not read yet.
+// setPodTargets replaces the targets of one pod that the loop has not read yet.
 func (r *requests) setPodTargets(uid string, targets []Target) {
 	r.dropProbers(r.pods[uid])
 	if r.pods == nil {

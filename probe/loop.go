@@ -201,8 +201,8 @@ func (l *loop) removeIfEmpty(pod *pod) {
 	}
 }
 
-// firstProbeTime returns the earliest time for the first probe of a new target. Shortly after the start of the agent, the
-// first probes are spread at random over one period. Source: worker.run in pkg/kubelet/prober/worker.go.
+// firstProbeTime returns the earliest time for the first probe of a target, random shortly after the start of the agent. Source:
+// worker.run in pkg/kubelet/prober/worker.go.
 func (l *loop) firstProbeTime(target Target, now time.Time) time.Time {
 	if period := target.Spec.Period; now.Sub(l.start) < period {
 		return now.Add(time.Duration(l.set.opts.Rand() * float64(period)))
@@ -226,8 +226,7 @@ func (l *loop) removeEntry(probe *entry) {
 	}
 }
 
-// setState replaces the state of a probe. If the value of the probe has changed, it updates the store and the results, and
-// calls the hooks and the listeners.
+// setState replaces the state of a probe. If its value has changed, it updates the store and the results, and calls the hooks.
 func (l *loop) setState(probe *entry, next State) {
 	before, hadValue := probe.state.Value()
 	probe.state = next
@@ -254,15 +253,14 @@ func (l *loop) setState(probe *entry, next State) {
 	}
 }
 
-// reschedule updates the time at which the loop must look at a probe again. A probe that waits for its start keeps its place
-// in the queue, unless it is no longer due.
+// reschedule updates the time at which the loop must check a probe again.
 func (l *loop) reschedule(probe *entry) {
 	due := probe.state.NextProbe()
 	switch {
 	case probe.flight != nil:
 		due = probe.flight.nextCheck()
 	case probe.waiting && !due.IsZero() && !due.After(probe.waitingSince):
-		return
+		return // keeps its place in the queue
 	case probe.waiting:
 		l.queue.removeEntry(probe)
 	}

@@ -49,9 +49,8 @@ func (q *waitingQueue) removeEntry(probe *entry) {
 	}
 }
 
-// takeNext removes a probe from the queue and returns it. It takes the first pod for which hasCapacity returns true, and of
-// this pod the probe that waits longest. The pods that it has checked move to the end of the queue, so that all pods take
-// turns. It returns nil if no pod has capacity.
+// takeNext removes the probe that waits longest from the queue, of the first pod with capacity, and returns it, or nil. Pods
+// take turns.
 func (q *waitingQueue) takeNext(hasCapacity func(*pod) bool) *entry {
 	for range q.pods.Len() {
 		front := q.pods.Front()

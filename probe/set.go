@@ -77,9 +77,8 @@ func (s *Set) Sync(targets []Target) error {
 	return err
 }
 
-// SyncPod replaces the targets of the pod with this UID. Targets also contain the state of their containers. If targets is
-// empty, the probes and results of the pod are removed. Invalid and duplicate targets and targets of another pod are
-// ignored, and the error names each of them.
+// SyncPod replaces the targets of a pod, including the state of their containers. Without targets, the probes and results of the
+// pod are removed. Invalid and duplicate targets and targets of another pod are ignored, and named by the error.
 func (s *Set) SyncPod(podUID string, targets []Target) error {
 	good, err := filterTargets(targets, func(t *Target) error {
 		if t.PodUID != podUID {
@@ -107,8 +106,8 @@ func (s *Set) Healthy() error {
 	return nil
 }
 
-// filterTargets returns the targets that are valid and not duplicate, and for which check returns nil. A nil check accepts
-// all. The error names each target that is omitted. If a container has no startup probe, its targets are marked as started.
+// filterTargets returns the valid targets without duplicates for which check, which may be nil, returns nil. The error names
+// each other target.
 func filterTargets(targets []Target, check func(*Target) error) ([]Target, error) {
 	var errs []error
 	seen := make(map[Key]struct{}, len(targets))
@@ -155,9 +154,8 @@ func (s *Set) Result(key Key) (value Value, ok bool) { return s.board.getValue(k
 // allResults returns the values of all probes that have one.
 func (s *Set) allResults() map[Key]Value { return s.board.copyValues() }
 
-// Notify registers fn. It is called with the UID of a pod after a probe value of this pod has changed, and after
-// Hooks.ValueChanged. It runs on the goroutine of Run and must not block. A function cannot be removed. Notify panics if fn
-// is nil.
+// Notify registers fn, which is called with the UID of a pod after a probe value of it has changed, and after
+// Hooks.ValueChanged. It runs on the goroutine of Run and must not block. It cannot be removed. Notify panics if fn is nil.
 func (s *Set) Notify(fn func(podUIDs ...string)) { s.listeners.Add(fn) }
 
 // Status returns the numbers of targets and of running and waiting probes.

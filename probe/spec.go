@@ -39,10 +39,9 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// withDefaults returns s with the defaults of the Kubernetes API in its zero fields. It raises Period to at least MinPeriod,
-// because a State divides by Period.
+// withDefaults returns s with the defaults of the Kubernetes API in its zero fields.
 func (s Spec) withDefaults() Spec {
-	s.Period = max(s.Period, MinPeriod)
+	s.Period = max(s.Period, MinPeriod) // a State divides by it
 	if s.Timeout == 0 {
 		s.Timeout = time.Second
 	}

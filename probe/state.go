@@ -54,9 +54,8 @@ func (s State) NextProbe() time.Time {
 	return s.nextTick
 }
 
-// UpdateTarget returns the state with a new target, for example after the start of a new container instance. The caller must
-// set Target.Started, which is always true for a container without a startup probe. The argument past has information from
-// before the start of this agent process.
+// UpdateTarget returns the state with a new target, for example after the start of a new container instance. The caller must set
+// Target.Started, which is always true without a startup probe. past has information from before this agent process.
 func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) State {
 	target.Spec = target.Spec.withDefaults()
 	if target.StartedAt.IsZero() && target.Running {
@@ -76,13 +75,11 @@ func (s State) UpdateTarget(target Target, past PreviousRun, now time.Time) Stat
 	return s
 }
 
-// applyTarget returns the state with the value that follows from its target alone, without a probe. The value of a new
-// container instance is its initial one. The value of a stopped container is Failure. The argument past has information from
-// before the start of this agent process.
+// applyTarget returns the state with the value that follows from its target and from past, without a probe.
 func (s State) applyTarget(past PreviousRun) State {
 	t := &s.target
 	if t.ContainerID != s.value.ContainerID || s.notRunning && t.Running {
-		s.value.ContainerID = t.ContainerID
+		s.value.ContainerID = t.ContainerID // a new instance has its initial value
 		s.value.Outcome, s.hasValue = t.initialOutcome(past)
 		s.notRunning, s.final = false, past.Outcome != Unknown && t.Kind.isConclusive(past.Outcome)
 	}
@@ -96,8 +93,8 @@ func (s State) applyTarget(past PreviousRun) State {
 	return s
 }
 
-// initialOutcome returns the outcome of a probe before its first run. It returns ok false if the probe has no outcome yet.
-// The argument past has information from before the start of this agent process.
+// initialOutcome returns the outcome of a probe before its first run, given past, from before this agent process. ok is false
+// without one.
 func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	adopted := !t.StartedAt.IsZero() && t.StartedAt.Before(past.AgentStart.Add(-adoptedAge))
 	switch {
@@ -116,37 +113,34 @@ func (t *Target) initialOutcome(past PreviousRun) (outcome Outcome, ok bool) {
 	}
 }
 
-// isConclusive reports whether a probe of this kind stops after this outcome, until the next container instance. A startup
-// probe stops after its first outcome. A liveness probe stops after a Failure. A readiness probe never stops.
+// isConclusive reports whether a probe of this kind stops after this outcome, until the next container instance.
 func (k Kind) isConclusive(outcome Outcome) bool {
 	return k == Startup || k == Liveness && outcome == Failure
 }
 
-// canProbe reports whether the container can be probed now. The container must run, and its value must not be final. Startup
-// probes run before the container has started, all others afterwards. If the pod is being deleted, only readiness probes
-// run.
+// canProbe reports whether the container can be probed now.
 func (s State) canProbe() bool {
 	t := &s.target
+	// Startup probes run before the container has started, all others afterwards. In a deleted pod, only readiness probes run.
 	return t.ContainerID != "" && t.Running && !s.final &&
 		(t.Kind == Readiness || !t.Terminating) &&
 		t.Started == (t.Kind != Startup)
 }
 
-// firstProbeTime returns the time of the first probe of a container that can be probed from now on. A readiness probe runs
-// at once, because clients wait until the container is ready. All other probes keep their periodic schedule, because an
-// additional early failure would count towards the threshold.
+// firstProbeTime returns the time of the first probe of a container that can be probed from now on.
 func (s State) firstProbeTime(now time.Time) time.Time {
 	at := s.earliestProbeTime(now)
 	if s.target.Kind == Readiness {
-		return at
+		return at // at once: clients wait until the container is ready
 	}
+	// An additional early failure would count towards the threshold.
 	return maxTime(nextTickAfter(s.nextTick, at, s.target.Spec.Period), s.earliestProbe)
 }
 
-// earliestProbeTime returns the earliest time at which the initial delay permits a probe. It is now or later. If a wrong
-// clock has put the start of the container into the future, the wait is at most the initial delay.
+// earliestProbeTime returns the earliest time, now or later, at which the initial delay permits a probe.
 func (s State) earliestProbeTime(now time.Time) time.Time {
 	delay := s.target.Spec.InitialDelay
+	// A wrong clock may put the start into the future: wait at most for the delay.
 	return maxTime(now.Add(max(0, min(delay, s.target.StartedAt.Add(delay).Sub(now)))), s.earliestProbe)
 }
 

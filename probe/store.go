@@ -44,8 +44,7 @@ type store struct {
 	pending   []byte           // lines to append
 }
 
-// readStore returns a store with the records of the file at path. The file may be missing. If path is empty, the store keeps
-// no records.
+// readStore returns a store with the records of the file at path, which may be missing. An empty path keeps no records.
 func readStore(path string) *store {
 	s := &store{path: path, records: make(map[Key]Value), unclaimed: make(map[Key]struct{})}
 	if path == "" {
@@ -60,8 +59,7 @@ func readStore(path string) *store {
 	return s
 }
 
-// startWriting starts to write changes to the store file, and rewrites the file first. From now on onError receives all
-// errors, including the error of readStore.
+// startWriting starts to write changes to the store file. From now on onError receives all errors, including that of readStore.
 func (s *store) startWriting(onError func(error)) {
 	s.onError = onError
 	if s.readError != nil {
@@ -157,8 +155,7 @@ func (s *store) appendRecord(record storeRecord) {
 	}
 }
 
-// writePending appends the pending lines to the store file. It rewrites the whole file if most lines are obsolete, or if the
-// file is not open.
+// writePending appends the pending lines to the store file, or rewrites it if most lines are obsolete or it is not open.
 func (s *store) writePending() {
 	var err error
 	switch {

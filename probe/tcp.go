@@ -33,8 +33,8 @@ func NewTCP(config TCPConfig) (*TCP, error) {
 	return &TCP{address: net.JoinHostPort(config.Host, strconv.Itoa(config.Port))}, nil
 }
 
-// Probe connects to the port and closes the connection at once. The result is Failure if the connection is refused, or is
-// not established before the deadline of ctx. If ctx is cancelled, Probe returns the cause as an error.
+// Probe connects to the port and closes the connection at once. The result is Failure if the connection is refused or takes
+// until the deadline of ctx. If ctx is canceled, Probe returns the cause as an error.
 func (t *TCP) Probe(ctx context.Context) (Result, error) {
 	conn, err := probeconn.Dial(ctx, "tcp", t.address)
 	if err != nil {

@@ -5,8 +5,7 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// totalRequest returns the total request of the pod for one resource. It is the pod-level request, or the total of the
-// containers if there is none. Overhead is added.
+// totalRequest returns the total request of the pod for one resource: that of the pod or its containers, and the overhead.
 func (o Options) totalRequest(pod *corev1.Pod, name corev1.ResourceName) (t total) {
 	o.addPodRequest(&t, pod, name)
 	if !t.isSet {
@@ -32,8 +31,8 @@ func (o Options) totalLimit(pod *corev1.Pod, name corev1.ResourceName) (t total)
 	return t
 }
 
-// addPodRequest adds the pod-level request in spec.resources to the empty total t. With UseStatus it adds the greatest of
-// the request in the spec, the allocated request in the status, and the request in force.
+// addPodRequest adds the pod-level request to t, which is empty. With UseStatus it is the greatest of those in the spec,
+// allocated, and in force.
 func (o Options) addPodRequest(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	r := pod.Spec.Resources
 	if r == nil || o.IgnorePodLevel || !isPodLevelResource(name) {
@@ -71,8 +70,8 @@ func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName
 	t.raiseToEntry(pod.Status.Resources.Limits, name)
 }
 
-// addContainerRequests adds the total request of all containers to the empty total t. With UseStatus it adds the greatest of
-// three totals: of the requests in the spec, of the allocated requests, and of the requests in force.
+// addContainerRequests adds the total request of all containers to t, which is empty. With UseStatus it is the greatest total of
+// those in the spec, allocated, and in force.
 func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
 		addContainers(t, pod, name, specRequests)

@@ -56,14 +56,14 @@ func (t *total) raiseToTotal(other *total) {
 	}
 }
 
-// isEqual reports whether a and b are the same amount. If one is a fraction, such as 1.5Gi, it first compares the rounded
-// amounts, because an exact comparison allocates memory.
+// isEqual reports whether a and b are the same amount.
 func isEqual(a, b *resource.Quantity) bool {
 	x, whole := a.AsInt64()
 	y, alsoWhole := b.AsInt64()
 	if whole && alsoWhole {
 		return x == y
 	}
+	// An exact comparison of a fraction, such as 1.5Gi, allocates memory.
 	if whole != alsoWhole && a.Sign() > 0 && b.Sign() > 0 && Value(a) != Value(b) {
 		return false
 	}
@@ -103,9 +103,9 @@ func scaleSaturated(quantity *resource.Quantity, scale resource.Scale) int64 {
 	return quantity.ScaledValue(scale)
 }
 
-// fitsInt64 reports whether the quantity certainly fits into an int64. If it returns false, the caller must compare exactly.
-// It only counts bits, because an exact comparison of a binary fraction allocates memory.
+// fitsInt64 reports whether the quantity certainly fits into an int64.
 func fitsInt64(quantity resource.Quantity) bool {
+	// An exact comparison of a binary fraction allocates memory.
 	d := quantity.AsDec()
 	return d.Scale() >= 0 && d.UnscaledBig().BitLen()-3*int(d.Scale()) < 63 // each decimal is more than three bits
 }

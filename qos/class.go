@@ -36,8 +36,8 @@ func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	return Class(pod)
 }
 
-// combineClasses returns the QoS class of a pod from the class of the containers that were combined before, and the next
-// containers. The argument class is the result of the previous call, or empty for the first call.
+// combineClasses returns the QoS class of a pod from the class of its previous containers, empty for none, and the next
+// containers.
 func combineClasses(class corev1.PodQOSClass, containers []corev1.Container) corev1.PodQOSClass {
 	for i := range containers {
 		if class == corev1.PodQOSBurstable {

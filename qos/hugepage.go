@@ -15,9 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildHugepageLimits returns the container's limits of huge pages, sorted by the name of the page size. It returns a limit
-// for each page size of the node or the pod. If the container has no limit for a size, it uses the limit of the pod, or
-// zero. Without the hugetlb controller it returns nil. Source: GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime.
+// buildHugepageLimits returns the container's limits of huge pages by page size: its own, those of the pod, or zero. Source:
+// GetHugepageLimitsFromResources in pkg/kubelet/kuberuntime.
 func buildHugepageLimits(pod *corev1.Pod, container *corev1.Container, node Node) ([]cri.HugepageLimit, error) {
 	var limits []cri.HugepageLimit
 	for _, size := range node.HugepageSizes {
@@ -40,8 +39,8 @@ func buildHugepageLimits(pod *corev1.Pod, container *corev1.Container, node Node
 	return limits, nil
 }
 
-// setHugepageLimits copies the amounts of huge pages in list to limits. It returns a field error if a page size is invalid
-// or the node does not have it. The argument path is the field of list in the pod, for errors.
+// setHugepageLimits copies the amounts of huge pages in list to limits. It returns an error for the field path if a page size is
+// invalid or missing on the node.
 func (n Node) setHugepageLimits(limits *[]cri.HugepageLimit, list corev1.ResourceList, path *field.Path) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if !isHugepages(name) {

@@ -39,9 +39,8 @@ func MemoryProtection(pods []*corev1.Pod, node Node) (root, burstable cgroups.Re
 	return root, burstable
 }
 
-// setMemoryQoS sets the memory protection and the memory throttling of a container in resources. The memory request becomes
-// memory.min in a Guaranteed pod, and memory.low in other pods. The value of memory.high is between request and limit. If
-// only the pod has a memory limit, memory.high stays unset, because the pod's own cgroup has one.
+// setMemoryQoS sets memory protection (memory.min, memory.low) and throttling (memory.high) of a container from its request and
+// limit.
 func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container *corev1.Container) {
 	request := memoryRequest(container)
 	switch {
@@ -66,9 +65,8 @@ func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container 
 	}
 }
 
-// computeMemoryHigh returns the value of memory.high, rounded down to whole pages. The value is request plus
-// ThrottlingFactor*(limit-request). It returns ok false if there is no factor or no limit, or if the value would not exceed
-// request.
+// computeMemoryHigh returns memory.high, request plus ThrottlingFactor*(limit-request) in whole pages. ok is false if it would
+// not exceed request.
 func (n Node) computeMemoryHigh(request, limit int64) (value int64, ok bool) {
 	if n.ThrottlingFactor == nil || limit <= 0 {
 		return 0, false

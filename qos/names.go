@@ -5,9 +5,8 @@ package qos
 
 import corev1 "k8s.io/api/core/v1"
 
-// hasOtherRequests reports whether the pod may request resources other than cpu and memory. The argument found is the number
-// of cpu and memory requests that the caller has counted. If the pod has more requests in total, some are for other
-// resources. Most pods have none, and the caller can skip the search for other names.
+// hasOtherRequests reports whether the pod may request resources other than cpu and memory, given the number of its cpu and
+// memory requests.
 func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -20,12 +19,11 @@ func (o Options) hasOtherRequests(pod *corev1.Pod, found int) bool {
 		entries += len(pod.Spec.Resources.Requests)
 	}
 	visitContainers(pod, func(c *corev1.Container) { entries += len(c.Resources.Requests) })
-	return entries != found
+	return entries != found // most pods have none, and the caller skips a search
 }
 
-// hasOtherLimits reports whether the pod may limit resources other than cpu and memory. The argument found is the number of
-// cpu and memory limits that the caller has counted. If the pod has more limits in total, some are for other resources.
-// Overhead has no limits.
+// hasOtherLimits reports whether the pod may limit resources other than cpu and memory, given the number of its cpu and memory
+// limits.
 func (o Options) hasOtherLimits(pod *corev1.Pod, found int) bool {
 	if o.UseStatus {
 		return true
@@ -54,8 +52,7 @@ func (o Options) visitOtherRequests(pod *corev1.Pod, visit func(corev1.ResourceN
 	visitContainerStatuses(pod, func(s *corev1.ContainerStatus) { visitOthers(s.AllocatedResources, visit) })
 }
 
-// visitOtherLimits calls visit for each resource, except cpu and memory, that the pod may limit. It may visit a name several
-// times. Overhead is skipped, because it adds no limit.
+// visitOtherLimits calls visit for each resource, except cpu and memory, that the pod may limit, possibly several times.
 func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceName)) {
 	visitContainers(pod, func(c *corev1.Container) { visitOthers(c.Resources.Limits, visit) })
 	if r := pod.Spec.Resources; r != nil {
@@ -66,10 +63,10 @@ func (o Options) visitOtherLimits(pod *corev1.Pod, visit func(corev1.ResourceNam
 	}
 }
 
-// visitOthers calls visit for each resource in list except cpu and memory. In a short list it looks these up first, because
-// that is cheaper than an iteration, and most lists have no other entries.
+// visitOthers calls visit for each resource in list except cpu and memory.
 func visitOthers(list corev1.ResourceList, visit func(corev1.ResourceName)) {
 	rest := len(list)
+	// Two lookups are cheaper than an iteration, and most lists have no other entries.
 	if rest <= 2 {
 		if _, ok := list[corev1.ResourceCPU]; ok {
 			rest--

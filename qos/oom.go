@@ -58,8 +58,8 @@ func OOMScoreAdj(pod *corev1.Pod, container *corev1.Container, memoryCapacity in
 	return computeBurstableScore(addSaturated(request, unclaimedMemoryShare(pod)), memoryCapacity), nil
 }
 
-// computeBurstableScore returns the oom_score_adj of a container in a Burstable pod. It is 1000 minus the thousandths of
-// capacity that are requested, limited to the range from 3 to 999.
+// computeBurstableScore returns the oom_score_adj of a container in a Burstable pod: 1000 minus the requested thousandths of
+// capacity, from 3 to 999.
 func computeBurstableScore(request, capacity int64) int {
 	if request >= capacity {
 		return minBurstableScore

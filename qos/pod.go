@@ -47,8 +47,7 @@ func PodResources(pod *corev1.Pod, node Node) cgroups.PodResources {
 	return p
 }
 
-// hugepageRequests returns the pod's requests of huge pages in bytes, by page size in bytes. Two resource names may have the
-// same page size; their requests are added.
+// hugepageRequests returns the pod's requests of huge pages in bytes, by page size in bytes.
 func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	var seen []corev1.ResourceName
 	Options{}.visitOtherRequests(pod, func(name corev1.ResourceName) {
@@ -63,14 +62,13 @@ func hugepageRequests(pod *corev1.Pod) map[uint64]uint64 {
 	for _, name := range seen {
 		if size, ok := parseHugepageSize(name); ok {
 			t := Options{}.totalRequest(pod, name)
-			pages[size] = uint64(addSaturated(int64(pages[size]), max(Value(&t.quantity), 0)))
+			pages[size] = uint64(addSaturated(int64(pages[size]), max(Value(&t.quantity), 0))) // two names may have the same size
 		}
 	}
 	return pages
 }
 
-// parseHugepageSize returns the page size in a resource name, for example 2097152 bytes for hugepages-2Mi. It returns ok
-// false for another resource and for an invalid size.
+// parseHugepageSize returns the page size in a resource name, for example 2097152 bytes for hugepages-2Mi.
 func parseHugepageSize(name corev1.ResourceName) (bytes uint64, ok bool) {
 	text, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	if !ok {

@@ -76,8 +76,8 @@ func newList(cpu, memory *total) corev1.ResourceList {
 // Request returns a pod's request of one resource as the kubelet computes it to rank pods for eviction. Source:
 // GetResourceRequestQuantity in pkg/api/v1/resource.
 //
-// It differs from [Requests] in two ways. If the pod has pod-level resources, its containers do not count; its request of
-// ephemeral storage is then zero. Overhead is added only to a request that is not zero.
+// Unlike in [Requests], containers of a pod with pod-level resources do not count, so that its request of ephemeral storage is
+// zero. Overhead is added only to a request that is not zero.
 func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	var t total
 	if !hasPodLevelResources(pod) {
@@ -111,17 +111,15 @@ func MemoryRequest(pod *corev1.Pod) int64 {
 	return Value(&t.quantity)
 }
 
-// CPULimit returns the CPU limit of a pod in millicores, computed as in [Limits]. It returns limited true if the pod or each
-// of its containers, including init containers, has a CPU limit. Otherwise milli is a partial sum or 0, and the pod may use
-// more.
+// CPULimit returns the CPU limit of a pod in millicores, as in [Limits]. If limited is false, milli is a partial sum or 0:
+// neither the pod nor each of its containers, including init containers, has a CPU limit.
 func CPULimit(pod *corev1.Pod) (milli int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceCPU)
 	return MilliValue(&t.quantity), isFullyLimited(pod, corev1.ResourceCPU)
 }
 
-// MemoryLimit returns the memory limit of a pod in bytes, computed as in [Limits]. It returns limited true if the pod or
-// each of its containers, including init containers, has a memory limit. Otherwise bytes is a partial sum or 0, and the pod
-// may use more.
+// MemoryLimit returns the memory limit of a pod in bytes, as in [Limits]. If limited is false, bytes is a partial sum or 0:
+// neither the pod nor each of its containers, including init containers, has a memory limit.
 func MemoryLimit(pod *corev1.Pod) (bytes int64, limited bool) {
 	t := Options{}.totalLimit(pod, corev1.ResourceMemory)
 	return Value(&t.quantity), isFullyLimited(pod, corev1.ResourceMemory)

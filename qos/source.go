@@ -13,10 +13,8 @@ import (
 // listSelector returns one list of amounts of a container, for example its requests or its limits in force.
 type listSelector func(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList
 
-// addContainers adds to the empty total t how much of the resource the containers of the pod need at one time. This is the
-// sum over regular containers and sidecars, or the greatest need during initialization if that is higher. An init container
-// needs its own amount and the amounts of the sidecars that start before it. The function selectList returns the amounts of
-// a container. Source: KEP-753.
+// addContainers adds to t, which is empty, how much of the resource the containers of the pod need at one time, during
+// initialization or later. selectList returns the amounts of a container. Source: KEP-753.
 func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectList listSelector) {
 	for i := range pod.Spec.Containers {
 		if q, ok := countEntry(t, selectList(pod, &pod.Spec.Containers[i]), name); ok {
@@ -33,7 +31,7 @@ func addContainers(t *total, pod *corev1.Pod, name corev1.ResourceName, selectLi
 			t.addQuantity(&q)
 			sidecars.addQuantity(&q)
 			peak.raiseTo(&sidecars.quantity)
-		case sidecars.isSet:
+		case sidecars.isSet: // an init container needs the sidecars that start before it
 			q = q.DeepCopy()
 			q.Add(sidecars.quantity)
 			peak.raiseTo(&q)
@@ -59,18 +57,15 @@ func specRequests(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList {
 
 func specLimits(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Limits }
 
-// allocatedRequests returns the requests that the node has allocated to a container, as the pod status reports them. If the
-// status has none, it returns the requests of the spec. It returns nil instead if the node can never grant the pending
-// resize.
+// allocatedRequests returns the requests that the node has allocated to a container: those of its status, or else of the spec.
 func allocatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
 	}
-	return nilIfInfeasible(pod, container.Resources.Requests)
+	return nilIfInfeasible(pod, container.Resources.Requests) // the node may never grant the pending resize
 }
 
-// actuatedRequests returns the requests of a container that are in force, as the pod status reports them. If the status has
-// none, it returns the allocated requests.
+// actuatedRequests returns the requests of a container that are in force: those of its status, or else the allocated ones.
 func actuatedRequests(pod *corev1.Pod, container *corev1.Container) corev1.ResourceList {
 	if s := findContainerStatus(pod, container.Name); s != nil && s.Resources != nil && s.Resources.Requests != nil {
 		return s.Resources.Requests

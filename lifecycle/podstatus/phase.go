@@ -45,7 +45,7 @@ func Phase(pod *corev1.Pod, statuses []corev1.ContainerStatus, input PhaseInput)
 	case n.stopped == 0:
 		return corev1.PodPending
 	case (!input.Deleted || qos.IsStatic(pod)) && n.stopped != n.notRestarted:
-		return corev1.PodRunning // something will be started again
+		return corev1.PodRunning // something will be started again; the manifest of a deleted static pod may be written again
 	case n.stopped == n.succeeded:
 		return corev1.PodSucceeded
 	}

@@ -23,7 +23,8 @@ func DeferTerminalPhase(pod *corev1.Pod, observed cri.Pod, status corev1.PodStat
 }
 
 // TerminateContainers sets the state of each container that was started to terminated, for a pod that has terminated. Without an
-// observed exit, the exit code is 137. Source: TerminatePod in pkg/kubelet/status/status_manager.go.
+// observed exit, it has exit code 137 and reason ContainerStatusUnknown. Source: TerminatePod in
+// pkg/kubelet/status/status_manager.go.
 func TerminateContainers(status *corev1.PodStatus) {
 	tried := status.InitContainerStatuses[:min(1, len(status.InitContainerStatuses))]
 	for i, s := range status.InitContainerStatuses {

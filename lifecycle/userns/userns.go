@@ -63,8 +63,7 @@ func New(root string, opts Options) (*Ranges, error) {
 }
 
 // Assign returns the ID mapping for the user namespace of the pod. At the first call for a pod, it stores a mapping to a free
-// range of host IDs. It returns an error, which names the file, if the file of any pod cannot be read: the range of that pod is
-// not known to be used.
+// range of host IDs. If the file of any pod cannot be read, the error names the file: the range in it could be assigned twice.
 func (r *Ranges) Assign(pod *corev1.Pod) (cri.IDMapping, error) {
 	m, err := r.assignRange(string(pod.UID))
 	if err != nil {

@@ -92,8 +92,8 @@ func resourceMode(pod *corev1.Pod) string {
 	}
 }
 
-// noteRejection stores the reason of a warning event about the pod. Only a rejection with an event is counted: others are of a
-// previous agent process.
+// noteRejection stores the reason of a warning event about the pod. Without an event, the rejection is of a previous agent
+// process and is not counted.
 func (r *podRecord) noteRejection(event podevents.Event) {
 	if event.Type == corev1.EventTypeWarning && event.Container == "" {
 		r.rejected = event.Reason

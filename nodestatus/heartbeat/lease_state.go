@@ -138,8 +138,8 @@ func (s *leaseState) handleUpdate(now time.Time, lease *coordinationv1.Lease, er
 	return s.retryUpdate(now, step)
 }
 
-// handleNode returns the next step of the renewal after a request to get the Node. The lease needs the UID of the Node for
-// its owner reference.
+// handleNode returns the next step of the renewal after a request to get the Node, whose UID the owner reference of the lease
+// needs.
 func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseStep {
 	if err == nil {
 		s.uid = uid
@@ -156,8 +156,7 @@ func (s *leaseState) handleNode(now time.Time, uid types.UID, err error) leaseSt
 	return s.retryUpdate(now, leaseStep{err: err})
 }
 
-// retryUpdate returns the next step after an update of the lease has failed, except by a conflict. The step repeats the
-// update until the attempts are used up.
+// retryUpdate returns the next step after an update of the lease has failed, other than by a conflict.
 func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	step.reconnect = s.tries > 1 || !isServerError(step.err)
 	if s.tries == maxHeartbeatTries {
@@ -166,8 +165,8 @@ func (s *leaseState) retryUpdate(now time.Time, step leaseStep) leaseStep {
 	return s.writeLease(now, step)
 }
 
-// endSeries returns the next step after all attempts to update the lease have failed, or the lease was deleted. The first
-// time in a renewal, the step gets the lease, and all attempts are repeated. The second time, the renewal ends.
+// endSeries returns the next step after all attempts to update the lease have failed: another series, once per renewal, or the
+// end.
 func (s *leaseState) endSeries(step leaseStep) leaseStep {
 	if s.ensured {
 		step.verb, step.reconnect = leaseDone, false
@@ -190,8 +189,7 @@ func (s *leaseState) retryRead(err error) leaseStep {
 	return s.readLease(leaseStep{err: err, delay: ensureBackoff.After(s.readFailures), reconnect: !isServerError(err)})
 }
 
-// writeLease returns step with a request to create or update the lease. If the lease has no owner and the UID of the Node is
-// unknown, the request gets the Node instead.
+// writeLease returns step with a request to create or update the lease, or to get the Node if its UID is needed as owner.
 func (s *leaseState) writeLease(now time.Time, step leaseStep) leaseStep {
 	var lease *coordinationv1.Lease
 	s.verb = leaseUpdate
@@ -225,10 +223,10 @@ func (s *leaseState) finishRound(lease *coordinationv1.Lease) leaseStep {
 	return leaseStep{verb: leaseDone, renewed: true}
 }
 
-// isForeign reports whether another agent has renewed the lease: it has a renew time that this process has not sent. A
-// renewal by this process is recognized even if its response was lost.
+// isForeign reports whether another agent has renewed the lease: this process has not sent its renew time.
 func (s *leaseState) isForeign(lease *coordinationv1.Lease) bool {
 	t := lease.Spec.RenewTime
+	// A renewal by this process is recognized even if its response was lost.
 	return t != nil && !slices.ContainsFunc(s.sentRenewTimes, t.Truncate(time.Microsecond).Equal)
 }
 

@@ -136,8 +136,7 @@ func (s requestInput) chooseRequest() request {
 	return requestNone
 }
 
-// nextRequest computes the Node, publishes it as the result of [Reporter.Node], and decides which request is due. It returns
-// a function that sends the request, or nil if no request is due. Run calls the function on another goroutine.
+// nextRequest computes and publishes the Node. It returns a function that sends the due request on another goroutine, or nil.
 func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	r := l.r
 	if r.takeUpdateRequest() {
@@ -245,21 +244,20 @@ func (l *loop) observeWatch() {
 	}
 }
 
-// storeNode stores a Node from the API server as serverNode. If the Node has the boot ID of another machine, it reports that
-// another agent uses the node name.
+// storeNode stores a Node from the API server.
 func (l *loop) storeNode(node *corev1.Node) {
 	l.serverNode = node
 	if len(node.Spec.PodCIDRs) > 0 {
 		l.cidrs = node.Spec.PodCIDRs
 	}
 	own := l.r.sources.machineInfo().BootID
+	// Another machine reports with this node name.
 	if theirs := node.Status.NodeInfo.BootID; l.hasReported && own != "" && theirs != "" && theirs != own {
 		l.r.duplicates.reportDuplicate(time.Now(), "the boot ID of its machine is "+quoteShort(theirs))
 	}
 }
 
-// isNewer reports whether node is a newer version of the Node than current. It returns true if the two cannot be compared:
-// current is nil, has another UID, or a resource version is invalid.
+// isNewer reports whether node is a newer version of the Node than current, or cannot be compared with it.
 func isNewer(node, current *corev1.Node) bool {
 	if current == nil || current.UID != node.UID {
 		return true
@@ -268,8 +266,7 @@ func isNewer(node, current *corev1.Node) bool {
 	return err != nil || order > 0
 }
 
-// buildNode returns the Node to report, and the events to record. The status of the Node is computed from facts. Its other
-// fields are copied from serverNode if that is set.
+// buildNode returns the Node to report, with its status computed from facts, and the events to record.
 func (l *loop) buildNode(facts nodestatus.Facts) (*corev1.Node, []nodestatus.Event) {
 	if l.serverNode == nil {
 		return nodestatus.Initial(facts)
@@ -304,26 +301,25 @@ func isSameNode(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// enterPhase sets the phase to p. If the Node was registered for longer than registerReset, it resets the number of
-// consecutive deletions of the Node to zero.
+// enterPhase sets the phase to p.
 func (l *loop) enterPhase(p phase, now time.Time) {
 	if l.phase == p {
 		return
 	}
 	if l.phase == registered && now.Sub(l.phaseStart) > registerReset {
+		// The Node was registered for long: its deletions are no longer consecutive.
 		l.deletions = 0
 	}
 	l.phase, l.phaseStart = p, now
 	l.r.nodeDeleted.Store(p == deleted)
 }
 
-// duePodCIDRs returns the pod CIDRs of the Node, and whether they must be passed to Options.PodCIDRs now. A failed attempt
-// is repeated after one update period.
+// duePodCIDRs returns the pod CIDRs of the Node, and whether to pass them to Options.PodCIDRs now.
 func (l *loop) duePodCIDRs(now time.Time) ([]string, bool) {
 	if slices.Equal(l.cidrs, l.appliedCIDRs) || now.Before(l.nextCIDRTry) {
 		return nil, false
 	}
-	l.nextCIDRTry = now.Add(l.schedule.updatePeriod)
+	l.nextCIDRTry = now.Add(l.schedule.updatePeriod) // if the call fails
 	return l.cidrs, true
 }
 

@@ -166,9 +166,8 @@ func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 	return r, nil
 }
 
-// Node returns the current Node. Metadata and spec come from the API server, and the status is the last one computed. The
-// result is never nil, but its UID is empty until the Node is registered. Callers share the result and must not modify it.
-// Node does not block.
+// Node returns the current Node: metadata and spec from the API server, and the status last computed. It is never nil; its UID
+// is empty until the Node is registered. Callers share it and must not modify it. Node does not block.
 func (r *Reporter) Node() *corev1.Node { return r.node.Load() }
 
 // WaitRegistered blocks until the Node exists at the API server. If ctx ends before, it returns an error. After that,
@@ -191,8 +190,8 @@ func (r *Reporter) Changed() {
 	signal(r.wake)
 }
 
-// Report computes the node status, and sends it to the API server if it has changed. It blocks until the API server has the
-// current status, and then returns nil. It returns an error if sending fails or ctx ends.
+// Report computes the node status, and blocks until the API server has it. It sends only a changed status. It returns an error
+// if sending fails or ctx ends.
 func (r *Reporter) Report(ctx context.Context) error {
 	result := make(chan error, 1)
 	r.mu.Lock()
@@ -252,14 +251,13 @@ func (r *Reporter) Run(ctx context.Context) error {
 	}
 }
 
-// awaitFacts starts to read all sources. It waits at most 2 s until each source was read once, so that a new Node object is
-// complete.
+// awaitFacts starts to read all sources, and waits until each was read once, but at most firstReadTimeout.
 func (r *Reporter) awaitFacts(ctx context.Context, wg *sync.WaitGroup) {
 	first := r.sources.startReading(ctx, wg)
 	timer := time.NewTimer(firstReadTimeout)
 	defer timer.Stop()
 	select {
-	case <-first:
+	case <-first: // a new Node object is complete
 	case <-timer.C:
 	case <-ctx.Done():
 	}

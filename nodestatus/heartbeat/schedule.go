@@ -44,8 +44,7 @@ type schedule struct {
 	nextRegister     time.Time // earliest next registration; zero: now
 }
 
-// start makes a full update of the node status due at once. It also starts the fast updates, which only check whether the
-// node has become ready.
+// start makes a full update of the node status due, and starts the fast updates, which only check whether the node is ready.
 func (s *schedule) start(now time.Time) {
 	s.nextUpdate, s.nextFast, s.fastUntil = now, now, now.Add(fastTimeout)
 }
@@ -53,8 +52,8 @@ func (s *schedule) start(now time.Time) {
 // requestUpdate requests a full update. It is due at once, or minRequestGap after the last requested update.
 func (s *schedule) requestUpdate() { s.requested = true }
 
-// updateDue reports whether an update of the node status is due now. If full is true, the update must report all changes;
-// otherwise it only checks whether the node has become ready.
+// updateDue reports whether an update of the node status is due, and whether it is full. A fast update only checks whether the
+// node is ready.
 func (s *schedule) updateDue(now time.Time) (due, full bool) {
 	full = !now.Before(s.nextUpdate) || s.requested && !now.Before(s.requestTime())
 	return full || !s.fastUntil.IsZero() && !now.Before(s.nextFast), full
@@ -69,8 +68,7 @@ func (s *schedule) updateStarted(now time.Time) {
 	}
 }
 
-// updateCompleted sets the times of the next updates. It is called after each update and after the report that follows. The
-// argument full is true after a full update.
+// updateCompleted sets the times of the next updates, after a full or fast update or a report.
 func (s *schedule) updateCompleted(now time.Time, full bool) {
 	if full {
 		s.nextUpdate = now.Add(backoff.Jitter(s.updatePeriod, 1, 1+periodJitter, s.random()))
@@ -89,9 +87,8 @@ func (s *schedule) reportDue(now time.Time) bool {
 	return s.lastReport.IsZero() || now.Sub(s.lastReport) >= s.reportPeriod+s.reportJitter
 }
 
-// reportStarted is called before a report is sent. If the status has changed, or for the first report, it changes the next
-// report period at random. Nodes whose status changes together then report at different times. Source: tryUpdateNodeStatus
-// in pkg/kubelet/kubelet_node_status.go.
+// reportStarted changes the next report period at random if the status has changed. Nodes that change together then report at
+// different times. Source: tryUpdateNodeStatus in pkg/kubelet/kubelet_node_status.go.
 func (s *schedule) reportStarted(changed bool) {
 	s.reportJitter = 0
 	if changed || s.lastReport.IsZero() {
@@ -122,8 +119,7 @@ func (s *schedule) delayReregistration(now time.Time, deletions int) {
 	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
 }
 
-// nextWake returns the time of the next update of the node status. If awaitsRegistration is true, it may also be the time of
-// the next registration, if that is earlier.
+// nextWake returns the time of the next update of the node status, or of the next registration if one is awaited.
 func (s *schedule) nextWake(awaitsRegistration bool) time.Time {
 	wake := s.nextUpdate
 	if s.requested {

@@ -32,10 +32,9 @@ type outcome struct {
 	attempts int
 }
 
-// buildRequest returns a function that sends a request of this kind, or nil for requestNone. The argument changed is true if
-// the status differs from the status at the API server. The function runs on another goroutine, and shares no mutable state
-// with the loop.
+// buildRequest returns a function that sends a request of this kind, or nil for requestNone. It runs on another goroutine.
 func (l *loop) buildRequest(kind request, changed bool) func(context.Context) outcome {
+	// The function shares no mutable state with the loop.
 	r, previous, announced := l.r, l.serverNode, l.announced
 	switch kind {
 	case requestRegister:
@@ -110,8 +109,7 @@ func (r *Reporter) confirmNode(ctx context.Context) outcome {
 	return outcome{request: requestConfirm, node: node}
 }
 
-// reportStatus sends the node status, in at most five attempts. The first attempt computes the changes since previous. Each
-// later attempt gets the Node from the API server first.
+// reportStatus sends the node status, in at most maxHeartbeatTries attempts.
 func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced) outcome {
 	out := outcome{request: requestReport}
 	for out.attempts = 1; ; out.attempts++ {
@@ -126,12 +124,12 @@ func (r *Reporter) reportStatus(ctx context.Context, previous *corev1.Node, anno
 		if out.attempts > 1 || !isServerError(out.err) {
 			r.client.CloseConnections()
 		}
-		previous = nil
+		previous = nil // the next attempt gets the Node first
 	}
 }
 
-// tryReport computes the node status and sends it once. If previous is nil, it gets the Node from the API server first. On
-// success it stores the result in out.
+// tryReport computes and sends the node status once, and stores the result in out. Without a previous Node, it gets the Node
+// first.
 func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announced nodestatus.Announced, out *outcome) error {
 	var err error
 	if previous == nil {
@@ -181,8 +179,7 @@ func (l *loop) finishRequest(out outcome, now time.Time) {
 	}
 }
 
-// recordAccepted applies the outcome of a request with which the API server has accepted a status. It records the time and
-// the events, and calls the hooks.
+// recordAccepted records that the API server has accepted a status, and calls the hooks.
 func (l *loop) recordAccepted(out outcome, now time.Time) {
 	hooks := &l.r.opts.Hooks
 	if out.request == requestRegister {
@@ -230,8 +227,7 @@ func (l *loop) finishConfirm(out outcome, now time.Time) {
 	}
 }
 
-// handleDeleted is called when the API server has responded that the Node does not exist. It sets the phase to deleted. If
-// the phase is deleted already, it sets the time of the next check whether the Node exists.
+// handleDeleted handles a response that the Node does not exist: it sets the phase to deleted, or the time of the next check.
 func (l *loop) handleDeleted(now time.Time) {
 	if l.phase == deleted {
 		l.confirmCount++

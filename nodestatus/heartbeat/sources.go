@@ -72,8 +72,8 @@ func (g *sourceReader) machineInfo() machine.Info {
 	return g.facts.Machine
 }
 
-// startReading starts a goroutine for each source, which reads the source periodically until ctx ends. The goroutines are
-// added to wg. The returned channel is closed once each source was read, even if reading failed.
+// startReading starts a goroutine of wg for each source, which reads it periodically. The channel is closed once each was read
+// or has failed.
 func (g *sourceReader) startReading(ctx context.Context, wg *sync.WaitGroup) <-chan struct{} {
 	reads := []func(context.Context) (period time.Duration){g.readRuntime}
 	if g.opts.Hosts != nil {
@@ -118,8 +118,8 @@ func (g *sourceReader) updateFacts(change func(*nodestatus.Facts) (changed bool)
 	}
 }
 
-// reportSourceError logs an error of the named source, and passes it to Hooks.Error. It reports each error only once while
-// it persists. It also logs when the error is over (err is nil).
+// reportSourceError logs an error of the named source and passes it to Hooks.Error, once while it persists. It logs the recovery
+// if err is nil.
 func (g *sourceReader) reportSourceError(ctx context.Context, source string, err error) {
 	if ctx.Err() != nil {
 		return
@@ -176,8 +176,7 @@ func (g *sourceReader) readMachine(ctx context.Context) time.Duration {
 	return machinePeriod
 }
 
-// readImages reads the images of the runtime, and returns the period until the next read. A change of images does not cause
-// a status report at once, because images change often.
+// readImages reads the images of the runtime, and returns the period until the next read.
 func (g *sourceReader) readImages(ctx context.Context) time.Duration {
 	within, cancel := context.WithTimeout(ctx, imagesTimeout)
 	defer cancel()
@@ -186,14 +185,13 @@ func (g *sourceReader) readImages(ctx context.Context) time.Duration {
 	if err == nil {
 		g.updateFacts(func(f *nodestatus.Facts) bool {
 			f.Images, f.ImagesKnown = images, true
-			return false
+			return false // images change often: report them with the next periodic status
 		})
 	}
 	return imagesPeriod
 }
 
-// readRuntime reads the status and version of the runtime, and returns the period until the next read. The period is shorter
-// while the runtime is not ready.
+// readRuntime reads the status and version of the runtime, and returns the period until the next read.
 func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	if g.opts.Runtime == nil {
 		g.updateFacts(func(f *nodestatus.Facts) bool {
@@ -226,8 +224,7 @@ func (g *sourceReader) readRuntime(ctx context.Context) time.Duration {
 	return nodestatus.RuntimePeriod
 }
 
-// retryPeriod returns the period until the next read of the status while the runtime is not ready. It is 100 ms in the first
-// two minutes of Run, and later a second.
+// retryPeriod returns the period until the next read of the status while the runtime is not ready.
 func (g *sourceReader) retryPeriod() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

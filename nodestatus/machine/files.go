@@ -22,14 +22,14 @@ const (
 // files reads files below the root directory of a machine, with limits on their sizes.
 type files struct{ fs.FS }
 
-// readFile returns the content of a regular file of at most maxFile bytes. It opens no other kinds of files, because opening
-// a pipe could block.
+// readFile returns the content of a regular file of at most maxFile bytes.
 func (f files) readFile(name string) ([]byte, error) {
 	info, err := fs.Stat(f.FS, name) // the method fs.FS.Stat of f could open the file
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
+		// Opening a pipe could block.
 		return nil, fmt.Errorf("%s: is not a file: %s", name, info.Mode())
 	}
 	file, err := f.Open(name)

@@ -33,9 +33,9 @@ type Info struct {
 	RootFS int64
 }
 
-// Read reads the properties of a machine from the files below its root directory. It reads the values that cAdvisor reads
-// for the kubelet (lib/machine/info.go). A value that cannot be read is zero. The error names missing values that every
-// machine has: boot ID, kernel version, CPUs, memory, huge pages.
+// Read reads the properties of a machine from the files below its root directory: the values that cAdvisor reads for the kubelet
+// (lib/machine/info.go). A value that cannot be read is zero. The error names missing values that every machine has: boot ID,
+// kernel version, CPUs, memory, huge pages.
 func Read(root fs.FS) (m Info, err error) {
 	if root == nil {
 		return Info{}, errors.New("read machine: the file system is nil: hand in that of its root, on a host os.DirFS(\"/\")")
@@ -84,8 +84,7 @@ func (f files) readOSImage() string {
 	return "Linux"
 }
 
-// inUserNamespace returns true if this process runs in a user namespace other than the initial one. Only the initial
-// namespace maps all IDs to themselves; see user_namespaces(7).
+// inUserNamespace reports whether this process runs in a user namespace other than the initial one; see user_namespaces(7).
 func (f files) inUserNamespace() *bool {
 	text, err := f.readFile("proc/self/uid_map")
 	if err != nil {
@@ -93,6 +92,7 @@ func (f files) inUserNamespace() *bool {
 	}
 	first, _, _ := strings.Cut(string(text), "\n")
 	fields := strings.Fields(first)
+	// Only the initial namespace maps all IDs to themselves.
 	return new(len(fields) == 0 || len(fields) == 3 && strings.Join(fields, " ") != "0 0 4294967295")
 }
 
@@ -175,13 +175,12 @@ func (f files) readMemory() (memory, swap int64, err error) {
 	return memory, swap, nil
 }
 
-// readHugePages returns the preallocated huge pages: for each page size in bytes, the total size in bytes. It returns nil if
-// the kernel does not support huge pages.
+// readHugePages returns the total size of the preallocated huge pages by page size, both in bytes.
 func (f files) readHugePages() (map[int64]int64, error) {
 	const dir = "sys/kernel/mm/hugepages"
 	entries, err := f.listDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil // the kernel has no huge pages
 	}
 	if err != nil {
 		return nil, err

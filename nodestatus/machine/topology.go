@@ -42,8 +42,7 @@ func (f files) readTopology(m *Info) {
 	m.Cores, m.Sockets, m.Books, m.Drawers = len(cores), len(sockets), len(books), len(drawers)
 }
 
-// listCPUs returns the CPU numbers in list, for example 0, 1, 2, 3 and 8 for "0-3,8". It returns at most maxTopologyCPUs
-// numbers. If the list is invalid, it returns nil.
+// listCPUs returns the CPU numbers in a list such as "0-3,8", at most maxTopologyCPUs. An invalid list yields nil.
 func listCPUs(list string) (cpus []int) {
 	if _, err := countCPUList(list); err != nil {
 		return nil

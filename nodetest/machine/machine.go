@@ -227,9 +227,9 @@ func (m *Machine) searchProcess(pid int) (i int, found bool) {
 	return slices.BinarySearchFunc(m.processes, pid, func(p process, pid int) int { return cmp.Compare(p.pid, pid) })
 }
 
-// Step lets the machine run for the duration d with the demands of its processes. In the order of PIDs, each process first gets
-// its tasks, page cache, memory and files, as far as its limits and the disks allow; the OOM killer may end processes. Then all processes
-// share the CPUs for the duration d. A duration of zero or less changes no CPU time.
+// Step lets the machine run for the duration d with the demands of its processes. Each process, in the order of PIDs, gets its
+// tasks, page cache, memory and files as far as limits and disks allow; the OOM killer may end processes. Then all share the
+// CPUs for d, if it is positive.
 func (m *Machine) Step(d time.Duration) {
 	caches := m.beginStep(d)
 	for i := range m.stepping {
@@ -246,8 +246,8 @@ func (m *Machine) Step(d time.Duration) {
 	m.endStep()
 }
 
-// beginStep sets m.stepping to the processes whose demand is not met, or which have page cache. It returns the page cache that the processes of
-// each cgroup demand.
+// beginStep sets m.stepping to the processes with an unmet demand or page cache. It returns the page cache demanded in each
+// cgroup.
 func (m *Machine) beginStep(d time.Duration) (caches map[cgroups.Path]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,8 +311,8 @@ func sameDemand(a, b *Demand) bool {
 	return a.CPU == b.CPU && a.Memory == b.Memory && a.Cache == b.Cache && a.Tasks == b.Tasks && slices.Equal(a.Files, b.Files)
 }
 
-// Settled reports whether a further step with the present demands would change nothing but CPU time and counters: each process has
-// all that it demands, and no page cache was reclaimed. One long step then has the effect of many short ones.
+// Settled reports whether a further step with the present demands would change only CPU time and counters. One long step then
+// has the effect of many short ones.
 func (m *Machine) Settled() bool {
 	reclaims := m.tree.Reclaims()
 	m.mu.Lock()

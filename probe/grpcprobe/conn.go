@@ -67,16 +67,16 @@ func (p *Prober) newConnection() (*connection, error) {
 	return c, err
 }
 
-// dialServer connects to the address without a proxy. It disables TCP keep-alives, because each probe already shows whether
-// the connection works. After a close, the kernel keeps unsent data for at most a second, as for the kubelet's sockets.
-// Source: pkg/probe/dialer_others.go.
+// dialServer connects to the address without a proxy, with the socket options of the kubelet. Source:
+// pkg/probe/dialer_others.go.
 func (c *connection) dialServer(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAlive: -1}
+	dialer := net.Dialer{KeepAlive: -1} // each probe shows whether the connection works
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if probeconn.IsOutOfFiles(err) {
 		c.noFilesErr.Store(&err)
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
+		// After a close, the kernel keeps unsent data for at most a second.
 		_ = tcp.SetLinger(1) // fails only if the connection is already closed
 	}
 	return conn, err

@@ -63,8 +63,8 @@ func (p *Prober) Close() error {
 	return nil
 }
 
-// withTimeout returns a context with a deadline. If ctx has no deadline, it adds one. The caller must call cancel. The
-// returned timeout is for error messages.
+// withTimeout returns ctx with a deadline, which it adds if there is none, and its timeout for error messages. The caller calls
+// cancel.
 func withTimeout(ctx context.Context) (limited context.Context, cancel context.CancelFunc, timeout time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -74,9 +74,8 @@ func withTimeout(ctx context.Context) (limited context.Context, cancel context.C
 	return ctx, func() {}, roundTimeout(time.Until(deadline))
 }
 
-// roundTimeout returns the timeout of a probe for messages, given the time that is left until the deadline. Since the probe
-// has already started, left is a little shorter than the configured timeout. It is rounded up to milliseconds, or above 900
-// ms to tenths of a second.
+// roundTimeout returns the timeout of a probe for messages: the time left until the deadline, rounded up to the configured
+// timeout.
 func roundTimeout(left time.Duration) time.Duration {
 	unit := time.Millisecond
 	if left > 900*unit { // the API counts in seconds
@@ -110,8 +109,8 @@ func (p *Prober) probeOnce(ctx context.Context, timeout time.Duration) (probe.Re
 	return result, err
 }
 
-// probeConn checks the health of the server over conn, and then keeps or closes conn. The result broken is true if the
-// server did not respond because the connection failed. The timeout is only for messages.
+// probeConn checks the health of the server over conn, and then keeps or closes conn. broken reports whether the connection has
+// failed. The timeout is for messages.
 func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.Duration) (result probe.Result, broken bool, err error) {
 	if failed := p.awaitReady(ctx, conn, timeout); failed != "" {
 		_ = conn.Close() // it has failed already
@@ -125,8 +124,7 @@ func (p *Prober) probeConn(ctx context.Context, conn *connection, timeout time.D
 	return newResult(response, err, timeout), status.Code(err) == codes.Unavailable, nil
 }
 
-// keepOrClose keeps conn as the idle connection, and closes the previous idle connection. If err, the error of the last call
-// over conn, is not nil, it closes conn instead.
+// keepOrClose keeps conn as the idle connection in place of the previous one, or closes it after an error of its last call.
 func (p *Prober) keepOrClose(conn *connection, err error) {
 	if err == nil && !p.cfg.FreshConnections {
 		conn = p.swapConn(conn)
@@ -142,8 +140,8 @@ func (p *Prober) callCheck(ctx context.Context, conn *connection) (*grpc_health_
 	return grpc_health_v1.NewHealthClient(conn).Check(ctx, request)
 }
 
-// awaitReady waits until conn is connected, and returns "". If the connection fails or ctx ends, it returns the message for
-// the probe result. The timeout is only for messages.
+// awaitReady waits until conn is connected, and returns "", or else the message for the probe result. The timeout is for
+// messages.
 func (p *Prober) awaitReady(ctx context.Context, conn *connection, timeout time.Duration) (failed string) {
 	for {
 		state := conn.GetState()

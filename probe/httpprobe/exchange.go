@@ -40,8 +40,7 @@ func (e *exchange) attachConn(ctx context.Context, conn net.Conn) {
 	e.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// sendRequest sends the request and reads the header of the response. The response may be an informational one: the caller
-// must reject a status below 200.
+// sendRequest sends the request and reads the header of the response. The caller must reject a status below 200.
 func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	if err := req.Write(e.w); err != nil {
 		return nil, e.contextError(err)
@@ -57,19 +56,17 @@ func (e *exchange) sendRequest(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// contextError returns the error of the request's context if the context has ended, otherwise err. The connection does not
-// know the deadline of the request, so its own error would be misleading.
+// contextError returns the error of the request's context if it has ended, otherwise err.
 func (e *exchange) contextError(err error) error {
 	if e.ctx.Err() != nil {
-		return e.ctx.Err()
+		return e.ctx.Err() // the connection does not know the deadline: its own error would be misleading
 	}
 	return err
 }
 
-// detachConn separates the exchange from its connection. It returns clean true if the connection can be reused. It cannot be
-// reused if ctx has ended, or if bytes after the response were read.
+// detachConn separates the exchange from its connection, and reports whether the connection can be reused.
 func (e *exchange) detachConn() (clean bool) {
-	clean = e.stop() && e.r.Buffered() == 0
+	clean = e.stop() && e.r.Buffered() == 0 // ctx has not ended, and no bytes after the response were read
 	e.ctx, e.conn, e.stop = nil, nil, nil
 	e.limited.R = nil
 	e.w.Reset(nil)

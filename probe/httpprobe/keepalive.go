@@ -70,8 +70,8 @@ func hostPort(target *url.URL) string {
 	return target.Host
 }
 
-// finishExchange ends an exchange of one request and one response. If keep is true and the connection can be reused, the
-// connection becomes an idle connection to the address. Otherwise it is closed.
+// finishExchange ends an exchange of one request and one response. It keeps the connection to the address as idle if keep is
+// true and it can be reused.
 func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep bool) {
 	conn := ex.conn
 	clean := ex.detachConn()
@@ -81,15 +81,14 @@ func (k *keepAliveTransport) finishExchange(ex *exchange, address string, keep b
 	}
 }
 
-// takeConn removes the newest usable idle connection to the address from the pool, and returns it. It returns nil if there
-// is none. It closes connections that are not usable, because the server has closed them or has sent unexpected data.
+// takeConn removes the newest usable idle connection to the address from the pool and returns it, or nil.
 func (k *keepAliveTransport) takeConn(address string) net.Conn {
 	for {
 		conn := k.removeNewest(address)
 		if conn == nil || isUnchanged(conn) {
 			return conn
 		}
-		_ = conn.Close()
+		_ = conn.Close() // the server has closed it or has sent unexpected data
 	}
 }
 

@@ -76,8 +76,8 @@ func (p *Pool) Close() {
 	p.fresh.CloseIdleConnections()
 }
 
-// newTransport returns an HTTP/1 transport that uses no proxy and no compression. It does not verify certificates, because
-// they rarely contain the IP address of a pod.
+// newTransport returns an HTTP/1 transport without proxy, compression and verification of certificates, which rarely contain the
+// IP address of a pod.
 func newTransport() *http.Transport {
 	t := &http.Transport{
 		DialContext:            probeconn.Dial,

@@ -67,7 +67,7 @@ func New(config Config) (*Prober, error) {
 }
 
 // Probe sends the request. If the server has not responded before the deadline of ctx, the result is Failure. If ctx is
-// cancelled, it returns the cause as an error. If a reused connection fails, it repeats the request over a new connection.
+// canceled, it returns the cause as an error. It repeats a request whose reused connection fails.
 func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	reuse := p.reuses.Load() > 0
 	if reuse {
@@ -90,9 +90,8 @@ func (p *Prober) Probe(ctx context.Context) (probe.Result, error) {
 	return r, err
 }
 
-// sendProbe sends the request with the given client, and converts the response to a result. It returns reusable true if the
-// server speaks HTTP/1.1, so that a later probe may reuse the connection. HTTP/2 connections are not reused, because they
-// survive a hung request.
+// sendProbe sends the request and converts the response to a result. reusable reports whether a later probe may reuse the
+// connection.
 func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (result probe.Result, reusable bool, err error) {
 	res, err := client.Do(p.request.WithContext(ctx))
 	if err != nil {
@@ -107,11 +106,11 @@ func (p *Prober) sendProbe(ctx context.Context, client *http.Client) (result pro
 	}
 	defer res.Body.Close()
 	result, err = newResult(ctx, res)
-	return result, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err
+	return result, res.ProtoMajor == 1 && res.ProtoMinor >= 1, err // an HTTP/2 connection would survive a hung request
 }
 
-// newResult converts a response to a probe result. A failure never contains the response body: more users can read events
-// than may read responses of the container.
+// newResult converts a response to a probe result. A failure has no body: events have more readers than the container's
+// responses.
 func newResult(ctx context.Context, res *http.Response) (probe.Result, error) {
 	status := res.StatusCode
 	// Do not wait for the body of a failure. Below 200 there is no body: the connection may speak another protocol, and no

@@ -40,8 +40,7 @@ func newRequest(config Config) (*http.Request, error) {
 	return req, nil
 }
 
-// newURL builds the URL of the request. The configured path may contain a query. A host in the path is ignored. A path that
-// is no valid URL reference is used literally.
+// newURL builds the URL of the request. The path may contain a query; its host is ignored.
 func newURL(config Config) (*url.URL, error) {
 	if err := probeconn.CheckAddress(config.Host, config.Port); err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func newURL(config Config) (*url.URL, error) {
 	}
 	u, err := url.Parse(config.Path)
 	if err != nil {
-		u = &url.URL{Path: config.Path}
+		u = &url.URL{Path: config.Path} // it is used literally
 	}
 	if u.Opaque != "" {
 		return nil, fmt.Errorf("field Path: %q is a URL without a path", config.Path)
@@ -61,8 +60,7 @@ func newURL(config Config) (*url.URL, error) {
 	return u, nil
 }
 
-// newHeader returns the request headers: those in list, and the kubelet's default headers. An empty User-Agent or Accept in
-// list means that the request is sent without this header.
+// newHeader returns the configured headers and the kubelet's default headers. An empty User-Agent or Accept omits the header.
 func newHeader(list []Header) (http.Header, error) {
 	header := http.Header{}
 	for i, h := range list {

@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isUnchanged reports whether an idle connection can be reused. A connection with data to read cannot be reused. Either the
-// server has closed it, or the data would be taken for the response to the next request.
+// isUnchanged reports whether an idle connection can be reused, because it has no data to read.
 func isUnchanged(conn net.Conn) bool {
 	c, ok := conn.(syscall.Conn)
 	if !ok {
@@ -29,5 +28,6 @@ func isUnchanged(conn net.Conn) bool {
 		_, read = unix.Read(int(fd), make([]byte, 1)) // does not block
 		return true
 	})
+	// Otherwise the server has closed it, or the data would be taken for the next response.
 	return err == nil && errors.Is(read, unix.EAGAIN)
 }

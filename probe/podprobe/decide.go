@@ -17,8 +17,7 @@ import (
 // no values.
 type Results func(probe.Key) (probe.Value, bool)
 
-// decidedOutcome returns the outcome of a probe for the container instance in status. It returns decided false if the probe
-// has no result for this instance, or if the outcome is Unknown.
+// decidedOutcome returns the outcome of a probe for the container instance in status, if there is one other than Unknown.
 func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus, kind probe.Kind) (outcome probe.Outcome, decided bool) {
 	if r == nil {
 		return probe.Unknown, false
@@ -39,10 +38,10 @@ func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatu
 	return before
 }
 
-// Started reports whether a container has started: it runs, and its startup probe, if it has one, has succeeded. If this
-// probe has no result yet, the argument before decides, which is the previous status of the container. It is ignored if it
-// is nil or describes another container instance. Source: isContainerStarted in pkg/kubelet/prober/prober_manager.go.
-func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev1.ContainerStatus, results Results) bool {
+// Started reports whether a container has started: it runs, and its startup probe, if any, has succeeded. Without a result of
+// this probe, the previous status decides; it may be nil or of another instance. Source: isContainerStarted in
+// pkg/kubelet/prober/prober_manager.go.
+func Started(pod *corev1.Pod, container *corev1.Container, status, previous *corev1.ContainerStatus, results Results) bool {
 	if status.State.Running == nil {
 		return false
 	}
@@ -52,8 +51,8 @@ func Started(pod *corev1.Pod, container *corev1.Container, status, before *corev
 	if outcome, ok := results.decidedOutcome(pod, status, probe.Startup); ok {
 		return outcome == probe.Success
 	}
-	before = sameInstance(status, before)
-	return before != nil && before.Started != nil && *before.Started
+	previous = sameInstance(status, previous)
+	return previous != nil && previous.Started != nil && *previous.Started
 }
 
 // Ready reports whether a container is ready: it has [Started], and its readiness probe, if it has one, has succeeded. If
@@ -88,9 +87,9 @@ type Kill struct {
 	GracePeriod time.Duration // time to terminate before SIGKILL
 }
 
-// MustKill reports whether a container must be killed because its liveness or startup probe has failed. If it returns true,
-// kill has the reason and the grace period. The container has no exit code yet, so kill.Restart depends only on the restart
-// policy and not on restart rules. Source: computePodActions and computeInitContainerActions in pkg/kubelet/kuberuntime.
+// MustKill reports whether a container must be killed because its liveness or startup probe has failed, with reason and grace
+// period. kill.Restart depends on the restart policy only: restart rules need an exit code. Source: computePodActions and
+// computeInitContainerActions in pkg/kubelet/kuberuntime.
 func MustKill(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus, results Results) (kill Kill, must bool) {
 	sidecar := isSidecar(&pod.Spec, container)
 	order := []probe.Kind{probe.Liveness, probe.Startup}
@@ -128,9 +127,8 @@ func isRestarted(pod *corev1.Pod, container *corev1.Container) bool {
 // minGraceSeconds is the shortest grace period of a container (minimumGracePeriodInSeconds in pkg/kubelet/kuberuntime).
 const minGraceSeconds = 2
 
-// gracePeriod returns the grace period for killing a container after its probe has failed. It is the first of these that is
-// set: the grace period of the pod's deletion, that of the probe, and that of the pod spec. It is at least two seconds.
-// Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
+// gracePeriod returns the grace period for killing a container after its probe has failed, from the pod's deletion, the probe or
+// the pod. Source: setTerminationGracePeriod in pkg/kubelet/kuberuntime/kuberuntime_container.go.
 func gracePeriod(pod *corev1.Pod, spec *corev1.Probe) time.Duration {
 	var seconds int64
 	switch {

@@ -82,9 +82,8 @@ func (e *execer) Exec(ctx context.Context, containerID string, command []string)
 	return nil, 0, ctx.Err()
 }
 
-// detachCall lets a runtime call continue in the background, and returns true. The argument call is the context of the
-// runtime call. After detachedTimeout, cancel is called, which ends this context. If maxDetached calls already continue in
-// the background, detachCall returns false, and the caller must cancel the call itself.
+// detachCall lets a runtime call with this context continue in the background until detachedTimeout. It returns false if
+// maxDetached calls already do.
 func (e *execer) detachCall(call context.Context, cancel context.CancelFunc) bool {
 	select {
 	case e.detached <- struct{}{}:

@@ -27,8 +27,7 @@ type proberBuilder struct {
 	options     Options
 }
 
-// failWithoutContainer is the prober for a container that does not exist or has no address. The set never calls it, because
-// such a container cannot be probed.
+// failWithoutContainer is the prober for a container that does not exist or has no address. It is never called.
 func failWithoutContainer(context.Context) (probe.Result, error) {
 	return probe.Result{}, errors.New("there is no container to probe yet")
 }
@@ -41,9 +40,8 @@ func newFailingProber(reason error) probe.Prober {
 	})
 }
 
-// newProber creates the prober for a probe spec. If several handlers are set, it uses the first in the order of the kubelet.
-// If the handler is invalid, err starts with its name, and the returned prober always fails with err. Source: runProbe in
-// pkg/kubelet/prober/prober.go.
+// newProber creates the prober for a probe spec, by its first handler in the kubelet's order. With an error, it returns a prober
+// that always fails. Source: runProbe in pkg/kubelet/prober/prober.go.
 func (h proberBuilder) newProber(spec *corev1.Probe) (prober probe.Prober, err error) {
 	var name string
 	switch {
@@ -84,15 +82,14 @@ func needsIP(spec *corev1.Probe) bool {
 	return spec.GRPC != nil
 }
 
-// newExecProber creates the prober for an exec probe. It replaces references such as $(NAME) in the command by the values in
-// the container's env list. Variables with valueFrom count as empty. Unknown references stay unchanged.
+// newExecProber creates the prober for an exec probe, with references such as $(NAME) to the container's env in the command.
 func (h proberBuilder) newExecProber(action *corev1.ExecAction) (probe.Prober, error) {
 	if h.options.Execer == nil {
 		return nil, errors.New("exec probes are not supported: podprobe.Options.Execer is nil")
 	}
 	environment := make(map[string]string, len(h.container.Env))
 	for i := range h.container.Env {
-		environment[h.container.Env[i].Name] = h.container.Env[i].Value
+		environment[h.container.Env[i].Name] = h.container.Env[i].Value // empty for valueFrom
 	}
 	lookup := func(name string) (string, bool) {
 		value, ok := environment[name]

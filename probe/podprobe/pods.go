@@ -34,9 +34,9 @@ func NewPods(set *probe.Set, opts Options) *Pods {
 	return &Pods{set: set, options: opts, targets: make(map[string][]probe.Target)}
 }
 
-// Sync creates, updates and removes the probes of a pod, according to its spec and its published status. If some probes can
-// never run, the error names each of them, and all others take effect. If a container has started and is not ready, Sync
-// triggers its readiness probe, as the kubelet does.
+// Sync creates, updates and removes the probes of a pod by its spec and published status. The error names each probe that can
+// never run; all others take effect. As in the kubelet, it triggers the readiness probe of a started container that is not
+// ready.
 func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	uid := string(pod.UID)
 	targets, errs := Targets(pod, status, p.getTargets(uid), p.options)
@@ -56,8 +56,8 @@ func (p *Pods) Sync(pod *corev1.Pod, status *corev1.PodStatus) error {
 	return errors.Join(errs...)
 }
 
-// Check returns an error for each probe of the pod that this agent cannot run, because a field of [Options] such as GRPC is
-// nil. Such a probe would never succeed. A failed liveness probe would then kill the container.
+// Check returns an error for each probe of the pod that this agent cannot run, because a field of [Options] such as GRPC is nil.
+// Without this check, such a liveness probe would kill the container.
 func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	for name, list := range map[string][]corev1.Container{"initContainers": pod.Spec.InitContainers, "containers": pod.Spec.Containers} {
@@ -78,7 +78,7 @@ func (p *Pods) Check(pod *corev1.Pod) (errs field.ErrorList) {
 }
 
 // Remove removes the probes of the pod with this UID and their stored results. Call it when no container of the pod runs any
-// more. Do not call it when the agent stops, because the restarted agent needs the stored results.
+// more, but not when the agent stops: the restarted agent needs the results.
 func (p *Pods) Remove(uid string) {
 	p.mu.Lock()
 	_, known := p.targets[uid]

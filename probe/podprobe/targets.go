@@ -77,8 +77,7 @@ func Targets(
 	return targets, errs
 }
 
-// fieldError adds the names of the pod, the container and the probe to an error. The error must start with the name of a
-// field of the probe.
+// fieldError adds the names of the pod, the container and the probe to an error that starts with a field of the probe.
 func fieldError(pod *corev1.Pod, container *corev1.Container, kind probe.Kind, err error) error {
 	return fmt.Errorf("pod %s/%s: container %q: %sProbe.%w", pod.Namespace, pod.Name, container.Name, kindName(kind), err)
 }
@@ -96,8 +95,7 @@ type closablePodProber struct {
 	io.Closer
 }
 
-// newPodProber returns a prober that also records the pod IP that it was created for. The next call of Targets compares the
-// pod IP to decide whether it can reuse the prober.
+// newPodProber returns a prober with the pod IP that it was created for, which decides whether it can be reused.
 func newPodProber(prober probe.Prober, podIP string) probe.Prober {
 	m := &podProber{prober, podIP}
 	if c, ok := prober.(io.Closer); ok {
@@ -109,15 +107,14 @@ func newPodProber(prober probe.Prober, podIP string) probe.Prober {
 // servesAt reports whether the prober was created for this pod IP.
 func (m *podProber) servesAt(podIP string) bool { return m.podIP == podIP }
 
-// reuseProber returns the previous prober of a target, which has the same key and container ID. It returns nil if there is
-// none, or if that prober was created for another pod IP. All other inputs of a prober are immutable.
+// reuseProber returns the previous prober of a target if it has the same pod IP, or nil.
 func reuseProber(previous []probe.Target, target probe.Target, podIP string) probe.Prober {
 	for i := range previous {
 		if previous[i].Key != target.Key || previous[i].ContainerID != target.ContainerID {
 			continue
 		}
 		if old, ok := previous[i].Prober.(interface{ servesAt(podIP string) bool }); ok && old.servesAt(podIP) {
-			return previous[i].Prober
+			return previous[i].Prober // all other inputs of a prober are immutable
 		}
 	}
 	return nil
@@ -141,8 +138,7 @@ func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.Cont
 	return t
 }
 
-// newSpec converts the schedule and the thresholds of a probe. Zero fields stay zero, because zero means the API default in
-// probe.Spec too. An exception is the period, which has no default in probe.Spec.
+// newSpec converts the schedule and the thresholds of a probe. Zero fields mean the API defaults.
 func newSpec(spec *corev1.Probe) probe.Spec {
 	return probe.Spec{
 		InitialDelay:     time.Duration(spec.InitialDelaySeconds) * time.Second,

@@ -49,9 +49,8 @@ func (p *procReader) readProcesses(sample *stats.Sample, parts procParts) (info 
 	switch kind := kindOf(sample); {
 	case sample.Path == "" && sample.Leaf == "":
 		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(1)
-	// All processes of a container mostly have the limit of the first.
 	case (kind == ofContainer || kind == ofSandbox) && len(pids) > 0:
-		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(pids[0])
+		info.openFileLimit, info.hasLimit = p.readOpenFileLimit(pids[0]) // that of the first process counts
 	}
 	return info
 }
