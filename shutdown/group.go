@@ -22,9 +22,8 @@ type Period struct {
 	GracePeriod time.Duration // whole seconds
 }
 
-// Periods converts the kubelet's two settings to periods. The setting shutdownGracePeriod (total) is the time for all pods.
-// The setting shutdownGracePeriodCriticalPods (critical) is the part of it for critical pods. It returns nil if total is
-// zero or less than critical.
+// Periods converts the kubelet's settings shutdownGracePeriod (total, for all pods) and shutdownGracePeriodCriticalPods
+// (critical, the part for critical pods) to periods. It returns nil if total is zero or less than critical.
 func Periods(total, critical time.Duration) []Period {
 	if total == 0 || critical < 0 || total < critical {
 		return nil

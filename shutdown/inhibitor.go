@@ -153,8 +153,8 @@ func (i *Inhibitor) Run(ctx context.Context) error {
 	}
 }
 
-// watchLogind connects to logind and takes an inhibitor. When logind announces a shutdown, it starts the shutdown procedure
-// of p. It returns an error when the connection fails or ctx ends; a running procedure then continues.
+// watchLogind takes a logind inhibitor and starts the shutdown procedure of p when logind announces a shutdown. It returns when
+// the connection fails or ctx ends.
 func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	conn, err := login1.Dial(ctx, login1.Options{Socket: i.opts.Socket})
 	if err != nil {
@@ -181,7 +181,7 @@ func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 			return
 		}
 		if shutdown {
-			p.start(ctx)
+			p.start(ctx) // continues after watchLogind
 			return
 		}
 		p.cancelAndWait()
@@ -192,9 +192,7 @@ func (i *Inhibitor) watchLogind(ctx context.Context, p *podStopper) error {
 	return errors.Join(failed, err)
 }
 
-// extendDelay raises the logind setting InhibitDelayMaxSec, the longest delay of a shutdown, to at least the sum of all
-// grace periods. It writes a configuration file and waits until logind has applied it. If the setting is large enough, it
-// changes nothing.
+// extendDelay raises logind's InhibitDelayMaxSec, the longest delay of a shutdown, to at least the sum of all grace periods.
 func (i *Inhibitor) extendDelay(ctx context.Context, conn *login1.Conn) error {
 	need := sumPeriods(i.opts.Periods)
 	is, err := conn.InhibitDelayMax(ctx)
@@ -254,8 +252,8 @@ func (i *Inhibitor) releaseInhibitor() {
 	}
 }
 
-// setShuttingDown stores whether the machine is shutting down. It returns true if the stored value has changed; it then also
-// logs the change and records an event.
+// setShuttingDown stores whether the machine is shutting down, and reports whether this has changed. It logs a change and
+// records an event.
 func (i *Inhibitor) setShuttingDown(shutdown bool) bool {
 	i.mu.Lock()
 	previous := i.shuttingDown

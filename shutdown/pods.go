@@ -24,9 +24,8 @@ type Reconciler interface {
 	Evict(ctx context.Context, uid string, e podstatus.Eviction) error
 }
 
-// NewForPods returns an Inhibitor that stops the pods of reconciler. It sets opts.Pods and opts.Stop, and then calls [New].
-// The stopped pods get the kubelet's reason and condition. A static pod is only evicted temporarily, so that it runs again
-// after the reboot.
+// NewForPods returns an Inhibitor that stops the pods of reconciler: it calls [New] with opts.Pods and opts.Stop set. The
+// stopped pods get the kubelet's reason and condition. A static pod is evicted temporarily and runs again after the reboot.
 func NewForPods(reconciler Reconciler, opts Options) (*Inhibitor, error) {
 	if reconciler == nil {
 		return nil, errors.New("shutdown: NewForPods: the reconciler is nil: pass a *lifecycle.Reconciler or a *lifecycle.Handle")
@@ -60,8 +59,8 @@ func stopPod(ctx context.Context, reconciler Reconciler, pod *corev1.Pod, grace 
 	return err
 }
 
-// Admit returns an error for each pod while the machine is shutting down. A pod of the API server is rejected, so that its
-// controller replaces it on another node. A static pod stays pending until after the reboot. Use Admit as lifecycle.Admit.
+// Admit returns an error for each pod while the machine is shutting down: use it as lifecycle.Admit. A pod of the API server is
+// rejected, so that its controller replaces it on another node. A static pod stays pending until after the reboot.
 func (i *Inhibitor) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	switch {
 	case !i.ShuttingDown():

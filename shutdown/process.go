@@ -52,8 +52,8 @@ func (p *podStopper) cancelAndWait() {
 	p.done.Wait()
 }
 
-// shutDown is the shutdown procedure. It reports the node as not ready, stops the pods of each group in turn, and flushes
-// their statuses. Then it releases the inhibitor, and logind shuts the machine down.
+// shutDown reports the node as not ready, stops the pods of each group in turn, and flushes their statuses. Without the
+// inhibitor, logind then shuts down.
 func (i *Inhibitor) shutDown(ctx context.Context) {
 	begun := time.Now()
 	i.writeState(state{StartTime: begun})
@@ -81,8 +81,7 @@ func (i *Inhibitor) shutDown(ctx context.Context) {
 	i.releaseInhibitor()
 }
 
-// callWithTimeout calls fn with the given timeout. It reports an error of fn with the prefix action. If fn is nil or ctx has
-// ended, it does nothing.
+// callWithTimeout calls fn, unless it is nil or ctx has ended, with a timeout. It reports an error with the prefix action.
 func (i *Inhibitor) callWithTimeout(ctx context.Context, timeout time.Duration, action string, fn func(context.Context) error) {
 	if fn == nil || ctx.Err() != nil {
 		return

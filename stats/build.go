@@ -59,8 +59,7 @@ func (k *Collector) buildNodeStats(node *nodeSample, full bool) statsapi.NodeSta
 	return out
 }
 
-// imageFsStats returns the statistics of an image file system: its size from m, and its usage as the runtime reports it. If
-// the runtime reports no image file system, it returns nil.
+// imageFsStats returns the measured size of an image file system with the usage that the runtime reports, or nil without one.
 func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *statsapi.FsStats {
 	if !n.imagesKnown {
 		return nil
@@ -71,8 +70,7 @@ func (n *nodeSample) imageFsStats(m *fsMeasurement, usage cri.FilesystemUsage) *
 	return out
 }
 
-// fsStats returns the size and free space of the measured file system. It does not set the used space. If m is nil, all
-// values are missing.
+// fsStats returns the size and free space of the measured file system, or empty values if m is nil.
 func (m *fsMeasurement) fsStats() *statsapi.FsStats {
 	if m == nil {
 		return &statsapi.FsStats{}
@@ -140,8 +138,7 @@ func psiStats(p *cgroups.Pressure) *statsapi.PSIStats {
 	return &statsapi.PSIStats{Some: line(p.Some), Full: line(p.Full)}
 }
 
-// networkStats returns the traffic of all interfaces, which was read at the time readAt. The interface eth0 becomes the
-// default interface. If the traffic was not read, readAt is zero and the result nil.
+// networkStats returns the traffic of all interfaces, read at readAt, or nil if that is zero. The default interface is eth0.
 func networkStats(all []Interface, readAt time.Time) *statsapi.NetworkStats {
 	if readAt.IsZero() {
 		return nil

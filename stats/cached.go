@@ -21,9 +21,8 @@ type CachedCollector struct {
 	cpuAndMemory *latest.Value[*statsapi.Summary]
 }
 
-// Cached returns a collector whose summaries are at most maxAge old. If maxAge is zero or less, each call measures. A call
-// during a measurement waits for its result. If its ctx ends first, it returns nil and the cause. A summary with an error is
-// not cached.
+// Cached returns a collector whose summaries are at most maxAge old; zero or less disables the cache. A call during a
+// measurement waits for its result, or returns nil and the cause if its ctx ends first. A summary with an error is not cached.
 func (k *Collector) Cached(maxAge time.Duration) *CachedCollector {
 	return &CachedCollector{collector: k, full: latest.New(maxAge, k.Summary), cpuAndMemory: latest.New(maxAge, k.CPUAndMemory)}
 }

@@ -61,9 +61,9 @@ type Collector struct {
 	bootTime time.Time // boot time of the machine; zero: not read yet
 }
 
-// New returns a Collector that measures the cgroups in c and the pods in the list of the runtime. It starts no goroutine;
-// [Collector.Run] measures disk usage in the background. Writable layers are measured if runtime has the method
-// ContainerStats of [cri.StatsLister]. Image file systems are measured if it has the method ImageUsage of [cri.Images].
+// New returns a Collector that measures the cgroups in c and the pods of the runtime. It starts no goroutine: [Collector.Run]
+// measures disk usage. Writable layers are measured if runtime has the method ContainerStats of [cri.StatsLister], image file
+// systems if it has ImageUsage of [cri.Images].
 func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	if err := required.Args("stats.New", required.Arg{Name: "c", Value: c, Hint: "a *driver.Driver"}, required.Arg{Name: "runtime", Value: runtime, Hint: "a *remote.Client"}); err != nil {
 		return nil, err
@@ -90,9 +90,8 @@ func New(c Cgroups, runtime cri.Lister, opts Options) (*Collector, error) {
 	return k, nil
 }
 
-// Run measures the disk usage of logs and volumes in the background until ctx ends, and returns nil. Without Run, summaries
-// lack these values, and [Collector.Summary] logs a warning. A measurement that hangs in the kernel is abandoned; see
-// [Collector.HungCalls].
+// Run measures the disk usage of logs and volumes until ctx ends, and returns nil. Without Run, summaries lack these values, and
+// [Collector.Summary] logs a warning. A measurement that hangs in the kernel is abandoned; see [Collector.HungCalls].
 func (k *Collector) Run(ctx context.Context) error {
 	if err := k.guard.Begin(); err != nil {
 		return fmt.Errorf("stats.Collector: %w", err)
@@ -127,9 +126,8 @@ type HungCall struct {
 	Since time.Duration
 }
 
-// HungCalls returns the calls to the kernel and the runtime that hang: they have been running for longer than
-// [Options].Timeout. Each hung call to the kernel occupies a thread. Until the call returns, the same path or runtime list
-// is not measured again.
+// HungCalls returns the calls to the kernel and the runtime that have been running for longer than [Options].Timeout. A hung
+// call to the kernel occupies a thread. Its path, or the list of the runtime, is not read again before it returns.
 func (k *Collector) HungCalls() (all []HungCall) {
 	add := func(path string, since time.Duration) { all = append(all, HungCall{path, since}) }
 	k.filesystems.listHung(k.opts.Timeout, add)

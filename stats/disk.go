@@ -40,8 +40,7 @@ type filesystems struct {
 	calls map[string]*sharedCall[fsMeasurement]
 }
 
-// startStatfs starts a statfs call for path, unless a call for path is running. It returns the new or running call. If
-// maxFilesystems other calls hang, it returns nil.
+// startStatfs starts a statfs call for path, or returns the running one. It returns nil if maxFilesystems other calls hang.
 func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	s := d.callFor(path)
 	if s == nil {
@@ -54,8 +53,7 @@ func (d *filesystems) startStatfs(path string) *pendingCall[fsMeasurement] {
 	})
 }
 
-// awaitStatfs waits for the result of a call from startStatfs. It returns an error when the call has been running for
-// timeout, or when ctx ends.
+// awaitStatfs waits for the result of startStatfs, until the call has been running for timeout or ctx ends.
 func (d *filesystems) awaitStatfs(ctx context.Context, p *pendingCall[fsMeasurement], timeout time.Duration) (fsMeasurement, error) {
 	if p == nil {
 		return fsMeasurement{}, errors.New("too many file systems do not answer")
@@ -101,9 +99,9 @@ func (d *filesystems) listHung(threshold time.Duration, add func(path string, si
 	}
 }
 
-// Filesystems returns the size and free space of the file system of each path. It calls statfs for all paths concurrently,
-// and waits at most [Options].Timeout. The result lacks paths whose call failed or hangs, and the error names them. A hung
-// call is not repeated before it returns.
+// Filesystems returns the size and free space of the file system of each path. It waits for all statfs calls at most
+// [Options].Timeout. The error names the paths whose call failed or hangs; they are missing in the result. A hung call is not
+// repeated before it returns.
 func (k *Collector) Filesystems(ctx context.Context, paths []string) (map[string]Filesystem, error) {
 	var errs failures
 	calls := make([]*pendingCall[fsMeasurement], len(paths))

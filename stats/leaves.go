@@ -65,13 +65,12 @@ func (l *leafCache) retainPods(pods map[string]cgroups.Path) {
 	maps.DeleteFunc(l.byPod, func(pod cgroups.Path, _ map[string]string) bool { return !there[pod] })
 }
 
-// containerID returns the ID of the container or sandbox for which a runtime created the cgroup with the name leaf. Such
-// names are ID, crio-ID or cri-containerd-ID.scope. For the cgroup of conmon, a helper process of CRI-O, it returns an empty
-// string.
+// containerID returns the ID of a container or sandbox from the name of its cgroup, such as ID, crio-ID or
+// cri-containerd-ID.scope.
 func containerID(leaf string) string {
 	name, _ := strings.CutSuffix(leaf, ".scope")
 	if strings.HasPrefix(name, "crio-conmon-") {
-		return ""
+		return "" // the cgroup of a helper process of CRI-O
 	}
 	for _, prefix := range []string{"cri-containerd-", "crio-", "docker-", "libpod-"} {
 		if id, ok := strings.CutPrefix(name, prefix); ok {

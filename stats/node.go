@@ -44,8 +44,8 @@ type nodeSample struct {
 	imagesKnown, separateLayers bool // separateLayers: layers have another mount point than images
 }
 
-// sampleNode reads all values of the node except its file systems. The argument parts selects the counters of cgroups. If
-// network is true, it also reads the network traffic. It adds errors to errs.
+// sampleNode reads the values of the node except its file systems: these counters of cgroups, and network traffic if network is
+// true. It adds errors to errs.
 func (k *Collector) sampleNode(ctx context.Context, parts cgroups.Parts, network bool, errs *failures) nodeSample {
 	n := nodeSample{cgroups: map[string]cgroupSample{}, bootTime: k.readBootTime(errs)}
 	n.cgroups[nodeCgroup] = k.sampleCgroup(ctx, "", "", parts, errs)
@@ -78,8 +78,8 @@ func (k *Collector) readMachine(node *nodeSample, errs *failures) {
 	errs.addError("proc", "", err)
 }
 
-// sampleCgroup reads the counters of the cgroup named leaf within cgroup. If leaf is empty, it reads cgroup itself. The
-// result has found false if the cgroup does not exist or cannot be read. It is no error if the cgroup does not exist.
+// sampleCgroup reads the counters of a cgroup, or of its child leaf if that is not empty. found is false without a readable
+// cgroup.
 func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf string, parts cgroups.Parts, errs *failures) cgroupSample {
 	s := cgroupSample{path: cgroup, leaf: leaf, at: time.Now()}
 	var err error
@@ -88,7 +88,7 @@ func (k *Collector) sampleCgroup(ctx context.Context, cgroup cgroups.Path, leaf 
 		from = k.opts.Machine
 	}
 	s.stats, err = from.Sample(ctx, cgroup, leaf, parts)
-	if s.found = err == nil; !isRemoved(err) {
+	if s.found = err == nil; !isRemoved(err) { // it is no error if the cgroup does not exist
 		errs.addError("cgroup", path.Join(cgroup.Cgroupfs(), leaf), err)
 	}
 	return s
@@ -107,8 +107,7 @@ func (k *Collector) readBootTime(errs *failures) time.Time {
 	return k.bootTime
 }
 
-// measureNodeDisks stores the sizes of the node's file systems in node. The mount points of the file systems for images and
-// writable layers come from the runtime.
+// measureNodeDisks stores the sizes of the node's file systems in node. The runtime knows those of images and writable layers.
 func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs *failures) {
 	u, err := k.readImageUsage(ctx, k.opts.RuntimePeriod, k.opts.Timeout)
 	if err != nil {
@@ -117,8 +116,8 @@ func (k *Collector) measureNodeDisks(ctx context.Context, node *nodeSample, errs
 	k.measureDisks(ctx, node, u, k.opts.Timeout, errs)
 }
 
-// measureDisks stores the sizes of nodefs, imagefs and containerfs in node. The mount points of imagefs and containerfs are
-// in usage. It measures all of them concurrently, with the given timeout.
+// measureDisks stores the sizes of nodefs, imagefs and containerfs in node, measured concurrently. usage has the mount points of
+// the latter two.
 func (k *Collector) measureDisks(ctx context.Context, node *nodeSample, usage cri.ImageUsage, timeout time.Duration, errs *failures) {
 	if len(usage.Images) > 0 {
 		node.images, node.layers, node.imagesKnown = usage.Images[0], usage.Images[0], true
@@ -153,8 +152,8 @@ type diskCall struct {
 	call         *pendingCall[fsMeasurement]
 }
 
-// readImageUsage returns the file systems of images and writable layers, with their usage. It calls the runtime if the last
-// result is older than maxAge. If the call fails or takes longer than timeout, it returns the last result and an error.
+// readImageUsage returns the file systems of images and writable layers with their usage, at most maxAge old unless it returns
+// an error.
 func (k *Collector) readImageUsage(ctx context.Context, maxAge, timeout time.Duration) (cri.ImageUsage, error) {
 	last, at := k.imageUsageCall.lastResult()
 	if k.images == nil || !at.IsZero() && time.Since(at) < maxAge {

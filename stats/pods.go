@@ -42,8 +42,7 @@ type container struct {
 	runtime *cri.ContainerStats // measured by the runtime; nil: not measured
 }
 
-// listPods returns the pods in the list of the runtime. It calls the runtime if the last list is older than maxAge. If the
-// call fails or hangs, it returns the last list and an error.
+// listPods returns the pods in the list of the runtime. With an error, the list may be older than maxAge.
 func (k *Collector) listPods(ctx context.Context, maxAge time.Duration) (cri.Snapshot, error) {
 	last, at := k.list.lastResult()
 	if !at.IsZero() && time.Since(at) < maxAge {
@@ -66,9 +65,8 @@ func (k *Collector) listPods(ctx context.Context, maxAge time.Duration) (cri.Sna
 // minListAge is the shortest time between two pod lists. If a pod cgroup is missing in an older list, the list is read again.
 const minListAge = time.Second
 
-// samplePods returns all running pods with the counters of their cgroups, sorted by namespace and name. The argument parts
-// selects the counters of pods and containers, and sandboxParts those of sandboxes. If sandboxParts includes
-// [cgroups.PartProcs], the network traffic is also read.
+// samplePods returns all running pods with these counters of their cgroups, sorted by namespace and name. With
+// [cgroups.PartProcs] in sandboxParts, it also reads the network traffic.
 func (k *Collector) samplePods(ctx context.Context, parts, sandboxParts cgroups.Parts, errs *failures) []pod {
 	snapshot, err := k.listPods(ctx, k.opts.RuntimePeriod)
 	paths := k.listPodCgroups(ctx, errs)
@@ -116,9 +114,8 @@ func (k *Collector) listPodCgroups(ctx context.Context, errs *failures) map[stri
 	return paths
 }
 
-// hasUnlistedPod reports whether a pod with a cgroup in paths has no running container in snapshot. Such a pod may have
-// started after the snapshot. A measurement must include it, because the eviction prefers pods without a measurement as
-// victims.
+// hasUnlistedPod reports whether a pod with a cgroup has no running container in the snapshot, for example because it started
+// later.
 func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	runs := make(map[string]bool, len(snapshot.Sandboxes)) // by sandbox
 	for i := range snapshot.Containers {
@@ -134,14 +131,13 @@ func hasUnlistedPod(snapshot cri.Snapshot, paths map[string]cgroups.Path) bool {
 	}
 	for uid := range paths {
 		if !explained[uid] {
-			return true
+			return true // the measurement must include it: the eviction prefers pods without one
 		}
 	}
 	return false
 }
 
-// unlistedPods returns a pod with only a UID for each pod cgroup in paths that is missing in pods. It is called when the
-// runtime hangs or fails, so that its last list is old. The UID suffices to sample the pod cgroup, which evictions need.
+// unlistedPods returns a pod with only a UID for each pod cgroup that is missing in pods. Evictions need only its cgroup.
 func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	listed := make(map[string]bool, len(pods))
 	for i := range pods {
@@ -155,8 +151,7 @@ func unlistedPods(pods []pod, paths map[string]cgroups.Path) (more []pod) {
 	return more
 }
 
-// runningPods returns the pods that have a running container in snapshot, sorted by namespace and name. If several sandboxes
-// have the same pod name, it uses the ready sandboxes. If none is ready, it uses the newest sandbox. Source:
+// runningPods returns the pods with a running container, sorted by namespace and name. Source:
 // pkg/kubelet/stats/cri_stats_provider.go.
 func runningPods(snapshot cri.Snapshot) []pod {
 	run := make(map[string]int, len(snapshot.Sandboxes)) // containers by sandbox
@@ -168,7 +163,7 @@ func runningPods(snapshot cri.Snapshot) []pod {
 	pods := make([]pod, 0, len(run))
 	at := make(map[string]int, len(run)) // among pods, by sandbox
 	for same := range sandboxesByName(snapshot.Sandboxes) {
-		for _, sandbox := range currentSandboxes(same) {
+		for _, sandbox := range currentSandboxes(same) { // the ready sandboxes of a pod name, or the newest
 			if n := run[sandbox.ID]; n > 0 {
 				at[sandbox.ID] = len(pods)
 				pods = append(pods, pod{PodIdentity: sandbox.Pod, sandbox: *sandbox, containers: make([]container, 0, n)})
@@ -189,8 +184,8 @@ func runningPods(snapshot cri.Snapshot) []pod {
 	return pods
 }
 
-// sandboxesByName groups sandboxes whose pods have the same namespace and name. It yields the groups sorted by these names,
-// and each group sorted by sandbox ID.
+// sandboxesByName yields groups of sandboxes with the same namespace and name of the pod, sorted by these names and the sandbox
+// ID.
 func sandboxesByName(sandboxes []cri.Sandbox) iter.Seq[[]*cri.Sandbox] {
 	all := make([]*cri.Sandbox, len(sandboxes))
 	for i := range sandboxes {
@@ -228,9 +223,8 @@ func currentSandboxes(sandboxes []*cri.Sandbox) []*cri.Sandbox {
 	})}
 }
 
-// samplePod reads the counters of a pod's cgroup, containers and sandbox, and stores them in p. The argument parts selects
-// the counters of pod and containers, and sandboxParts those of the sandbox. If sandboxParts includes PartProcs, it also
-// reads the network traffic of the pod.
+// samplePod stores these counters of a pod's cgroup, containers and sandbox in p. With PartProcs in sandboxParts, it also reads
+// the network traffic.
 func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts cgroups.Parts, errs *failures) {
 	s := k.sampleCgroup(ctx, p.path, "", parts, errs)
 	if !s.found {
@@ -264,13 +258,12 @@ func (k *Collector) samplePod(ctx context.Context, p *pod, parts, sandboxParts c
 	}
 }
 
-// networkProcess returns the ID of a process in the network namespace of pod p, or zero if there is none. It prefers a
-// process of the sandbox. It may also be a process of a container, because sandboxes of CRI-O have no process by default
-// (option drop_infra_ctr).
+// networkProcess returns the ID of a process in the network namespace of pod p, or zero.
 func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) int {
 	if procs := p.sandboxSample.stats.Pids.Procs; len(procs) > 0 {
 		return procs[0]
 	}
+	// Sandboxes of CRI-O have no process by default (option drop_infra_ctr).
 	for i := range p.containers {
 		c := &p.containers[i]
 		if !c.found {
@@ -287,8 +280,7 @@ func (k *Collector) networkProcess(ctx context.Context, p *pod, errs *failures) 
 	return 0
 }
 
-// listLeaves returns the cgroup names of a pod's containers and sandboxes, by their IDs. It lists the pod cgroup only if the
-// cache lacks one of these IDs.
+// listLeaves returns the cgroup names of a pod's containers and sandboxes by ID, from the cache if it has them all.
 func (k *Collector) listLeaves(ctx context.Context, p *pod, errs *failures) map[string]string {
 	known := k.leaves.podLeaves(p.path)
 	unknown := func(c container) bool { return known[c.ID] == "" }
@@ -314,8 +306,7 @@ func (k *Collector) readNetwork(p *pod, pid string, errs *failures) {
 	}
 }
 
-// addRuntimeStats adds the measurements of the runtime to the containers of pods. These are the usage of writable layers,
-// and the CPU and memory counters of containers without a cgroup.
+// addRuntimeStats adds the measurements of the runtime to containers: writable layers, and CPU and memory without a cgroup.
 func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failures) {
 	if k.layers == nil || len(pods) == 0 {
 		return
@@ -348,13 +339,14 @@ func (k *Collector) addRuntimeStats(ctx context.Context, pods []pod, errs *failu
 	}
 }
 
-// dropUnmeasured removes all containers without a measurement, because they have exited since the runtime listed them. It
-// then removes the pods without containers. It keeps a pod that the runtime has not listed if its cgroup was measured.
+// dropUnmeasured removes the containers without a measurement, which have exited since the list, and then pods without
+// containers.
 func dropUnmeasured(pods []pod) []pod {
 	for i := range pods {
 		pods[i].containers = slices.DeleteFunc(pods[i].containers, func(c container) bool { return !c.found && c.runtime == nil })
 	}
 	return slices.DeleteFunc(pods, func(p pod) bool {
+		// A pod that the runtime has not listed may have a measured cgroup.
 		return len(p.containers) == 0 && (p.sandbox.ID != "" || !p.found)
 	})
 }

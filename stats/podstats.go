@@ -15,8 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// buildPodStats builds the part of a summary for the pod p. The size of its disks is in node. If full is false, the result
-// has only CPU, memory and swap.
+// buildPodStats builds the part of a summary for a pod. If full is false, it has only CPU, memory and swap.
 func (k *Collector) buildPodStats(p *pod, node *nodeSample, full bool) statsapi.PodStats {
 	out := statsapi.PodStats{
 		PodRef:    statsapi.PodReference{Name: p.Name, Namespace: p.Namespace, UID: p.UID},
@@ -43,8 +42,7 @@ func (k *Collector) buildPodStats(p *pod, node *nodeSample, full bool) statsapi.
 	return out
 }
 
-// buildContainerStats builds the part of a summary for the container c from the counters of its cgroup. Without a cgroup, it
-// uses the values from the runtime.
+// buildContainerStats builds the part of a summary for a container, from its cgroup or else from the runtime.
 func (k *Collector) buildContainerStats(p *pod, c *container, node *nodeSample, full bool) statsapi.ContainerStats {
 	out := statsapi.ContainerStats{Name: c.Name, StartTime: metav1.NewTime(c.CreatedAt)}
 	switch {
@@ -133,8 +131,7 @@ func laterTime(a, b metav1.Time) metav1.Time {
 	return a
 }
 
-// addStorage adds the usage of each volume of p to out. It also adds the ephemeral-storage usage of p, which is the sum of
-// writable layers, logs, ephemeral volumes, hosts file and termination messages.
+// addStorage adds the usage of a pod's volumes, and of its ephemeral storage, to out.
 func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats) {
 	total := node.root.fsStats()
 	count := func(f *statsapi.FsStats) {
@@ -167,7 +164,7 @@ func (k *Collector) addStorage(p *pod, node *nodeSample, out *statsapi.PodStats)
 	count(k.pathUsage(k.logDir(p.PodIdentity, ""), node))
 	count(k.pathUsage(k.hostsFile(p.UID), node))
 	count(k.pathUsage(k.messageDir(p.UID), node))
-	out.EphemeralStorage = total
+	out.EphemeralStorage = total // writable layers, logs, ephemeral volumes, hosts file and termination messages
 }
 
 // pathUsage returns the last measured usage of a directory or file on nodefs. Before the first measurement, the usage is
@@ -180,8 +177,7 @@ func (k *Collector) pathUsage(path string, node *nodeSample) *statsapi.FsStats {
 	return out
 }
 
-// logDir returns the log directory of the pod p. If container is not empty, it returns the log directory of that container.
-// If a name from the runtime is not a valid file name, it returns an empty string.
+// logDir returns the log directory of a pod, or of its container if that is not empty. Names that are no file names yield "".
 func (k *Collector) logDir(p cri.PodIdentity, container string) string {
 	pod := p.Namespace + "_" + p.Name + "_" + p.UID
 	if !isPathElement(pod) || p.UID == "" || container != "" && !isPathElement(container) {
@@ -198,8 +194,7 @@ func (k *Collector) hostsFile(uid string) string {
 	return k.opts.HostsFile(uid)
 }
 
-// messageDir returns the directory of a pod's termination messages. Its size must be measured, because a container may write
-// any amount of data to it. For an invalid UID it returns an empty string.
+// messageDir returns the directory of a pod's termination messages, which may have any size. An invalid UID yields "".
 func (k *Collector) messageDir(uid string) string {
 	if !isPathElement(uid) {
 		return ""
@@ -212,8 +207,7 @@ func isPathElement(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) < 256 && !strings.ContainsAny(name, "/\x00")
 }
 
-// listTargets returns the paths whose usage is measured, for all running pods in snapshot. The paths in walked are measured
-// by counting their files. The paths in byDriver are volumes, which their CSI drivers measure.
+// listTargets returns the paths whose usage is measured for running pods: by counting files (walked), or by CSI drivers.
 func (k *Collector) listTargets(snapshot cri.Snapshot) (walked, byDriver []target) {
 	add := func(path string, t target) {
 		if t.path = path; path != "" {

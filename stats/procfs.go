@@ -82,8 +82,7 @@ func parseMeminfo(text []byte) (m meminfo, err error) {
 	return m, nil
 }
 
-// countTasks returns how many tasks (processes and threads) are running on the machine, and how many the kernel allows at
-// most. The limit is the lower of pid_max and threads-max.
+// countTasks returns how many tasks (processes and threads) are running, and how many the kernel allows at most.
 func (p procfs) countTasks() (running, most int64, err error) {
 	most = math.MaxInt64
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
@@ -153,8 +152,7 @@ func (p procfs) readInterfaces(pid string) ([]Interface, error) {
 	return parseNetDev(text)
 }
 
-// parseNetDev parses the content of /proc/PID/net/dev: two header lines, then one line per interface with sixteen counters.
-// It returns at most maxInterfaces, because the programs in a pod may create any number. It ignores an incomplete last line.
+// parseNetDev parses the content of /proc/PID/net/dev, with sixteen counters per interface. It ignores an incomplete last line.
 func parseNetDev(text []byte) (all []Interface, err error) {
 	number := 0
 	cut := len(text) >= maxFile
@@ -167,7 +165,7 @@ func parseNetDev(text []byte) (all []Interface, err error) {
 		if name = strings.TrimSpace(name); !ok || name == "" || len(fields) != 16 {
 			return nil, fmt.Errorf("net/dev line %d: %.80q", number, line)
 		}
-		if isIgnored(name) || len(all) == maxInterfaces {
+		if isIgnored(name) || len(all) == maxInterfaces { // a pod may create any number of interfaces
 			continue
 		}
 		i := Interface{Name: strings.ToValidUTF8(name, "\uFFFD")}

@@ -31,8 +31,8 @@ type rate struct {
 	valid bool      // cores is set
 }
 
-// updateRate stores the total CPU time of the given name, in nanoseconds, at the time sampledAt. It returns the CPU
-// nanoseconds used per second since the previous sample, or nil for the first sample.
+// updateRate stores a name's total CPU time in nanoseconds, and returns the nanoseconds per second since the last sample, or nil
+// for the first.
 func (r *cpuRates) updateRate(name string, usage uint64, sampledAt time.Time) *uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,17 +48,15 @@ func (r *cpuRates) updateRate(name string, usage uint64, sampledAt time.Time) *u
 	return &now.cores
 }
 
-// nextRate returns the rate after a new sample with the total CPU time usage. If the CPU time has decreased, the counter was
-// reset, and the sample counts as the first one. A sample less than rateWindow after the previous sample is ignored, which
-// the kubelet does not do. Source: pkg/kubelet/stats/cri_stats_provider.go.
+// nextRate returns the rate after a new sample of the total CPU time. Source: pkg/kubelet/stats/cri_stats_provider.go.
 func (r rate) nextRate(hasPrevious bool, usage uint64, sampledAt time.Time) rate {
 	past := sampledAt.Sub(r.time)
 	switch {
-	case !hasPrevious || usage < r.usage:
+	case !hasPrevious || usage < r.usage: // the first sample, or the counter was reset
 		return rate{usage: usage, time: sampledAt}
 	case past < 0: // the clock was set back
 		return rate{usage: usage, time: sampledAt, cores: r.cores, valid: r.valid}
-	case past < rateWindow:
+	case past < rateWindow: // the kubelet does not ignore such a sample
 		return r
 	}
 	const most = 1 << 62 // above any real rate; conversions of larger floats are undefined

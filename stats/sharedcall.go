@@ -41,10 +41,9 @@ func (e hungError) Timeout() bool { return true }
 // Is reports whether target is context.DeadlineExceeded.
 func (e hungError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// callAndWait starts f, or joins the call that is already running, and returns its result. It returns an error when the call
-// has been running for timeout, or when ctx ends. The function f must not use ctx, because the call may continue after ctx
-// has ended.
+// callAndWait starts f, or joins the running call, and returns its result, or an error when that takes timeout or ctx ends.
 func (s *sharedCall[T]) callAndWait(ctx context.Context, timeout time.Duration, f func() (T, error)) (T, error) {
+	// f must not use ctx: the call may continue after ctx has ended.
 	return s.startCall(f).waitResult(ctx, timeout)
 }
 
@@ -73,8 +72,7 @@ func (p *pendingCall[T]) waitResult(ctx context.Context, timeout time.Duration) 
 	}
 }
 
-// startCall starts f on a new goroutine and returns the call. If a call is running already, it returns that call and does
-// not start f.
+// startCall starts f on a new goroutine and returns the call, or returns the call that is already running.
 func (s *sharedCall[T]) startCall(f func() (T, error)) *pendingCall[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

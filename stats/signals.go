@@ -54,9 +54,9 @@ const partsSignals = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.Part
 // partsPods selects the counters that Signals reads from the cgroup of all pods only.
 const partsPods = cgroups.PartPids | cgroups.PartPidsLimit
 
-// Signals measures the eviction signals. It reads a few files and calls statfs for the file systems. It calls the runtime
-// only until the runtime has reported its image file systems once. Each call takes at most [Options].SignalTimeout. If a
-// source fails, its amounts are nil and the error names it.
+// Signals measures the eviction signals from a few files and statfs calls. It calls the runtime only until its image file
+// systems are known. Each call takes at most [Options].SignalTimeout. If a source fails, its amounts are nil and the error names
+// it.
 func (k *Collector) Signals(ctx context.Context) (Signals, error) {
 	var errs failures
 	n := nodeSample{cgroups: map[string]cgroupSample{}}
@@ -98,9 +98,10 @@ func (n *nodeSample) memoryAmount() *Amount {
 	return &Amount{root.at, toInt64(free), toInt64(addSaturated(free, root.stats.Memory.WorkingSet()))}
 }
 
-// availableBytes returns the memory of the machine minus the working set and the huge pages. Huge pages are subtracted
-// because the memory of a cgroup does not include them (feature gate HugepageAwareEviction).
+// availableBytes returns the memory of the machine minus the working set and the huge pages (feature gate
+// HugepageAwareEviction).
 func (n *nodeSample) availableBytes(root *cgroups.Stats) uint64 {
+	// The memory of a cgroup does not include huge pages.
 	return subSaturated(subSaturated(n.memory.total, root.Memory.WorkingSet()), n.memory.hugePages)
 }
 
@@ -140,8 +141,7 @@ func (m *fsMeasurement) deviceID() uint64 {
 	return m.filesystem.Device
 }
 
-// diskAmounts returns the available and total bytes of a file system, and the available and total inodes. If m is nil,
-// nothing was measured, and both results are nil.
+// diskAmounts returns the available and total bytes and inodes of a file system, or nil if m is nil.
 func (m *fsMeasurement) diskAmounts() (bytes, inodes *Amount) {
 	if m == nil {
 		return nil, nil

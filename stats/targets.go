@@ -84,8 +84,7 @@ func (k *targetSet) setTargets(targets []target) {
 	maps.DeleteFunc(k.all, func(_ string, m *measurement) bool { return !m.wanted && m.job == nil })
 }
 
-// dueTargets returns the measurements that are due now, the one that has waited longest first. The result wake is the time
-// at which the next target becomes due, or zero if there is no such target.
+// dueTargets returns the due measurements, the longest waiting first. wake is the time at which the next one is due, or zero.
 func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,9 +26,9 @@ type Volume struct {
 	Measure func(ctx context.Context) (statsapi.FsStats, error)
 }
 
-// VolumesOf returns the volumes of pod with a directory in root/pods/UID/volumes: emptyDir, configMap, secret, downwardAPI
-// and projected. Pass [Options].Root as root; the kubelet and package volume use the same directories. It omits persistent
-// volume claims. The field Ephemeral follows IsLocalEphemeralVolume in the kubelet.
+// VolumesOf returns the volumes of pod with a directory in root/pods/UID/volumes: emptyDir, configMap, secret, downwardAPI and
+// projected, but no persistent volume claims. Pass [Options].Root as root; the kubelet and package volume use the same
+// directories. Ephemeral follows IsLocalEphemeralVolume in the kubelet.
 func VolumesOf(root string, pod *corev1.Pod) (all []Volume) {
 	if !isPathElement(string(pod.UID)) {
 		return nil

@@ -72,8 +72,7 @@ func (a *volumeMeter) measureDue(ctx context.Context) time.Time {
 	return wake
 }
 
-// measureVolume measures one volume on a new goroutine, and waits for the measurement. It abandons a measurement that takes
-// longer than the timeout and a grace time.
+// measureVolume measures one volume on a new goroutine, and waits for the measurement, which it abandons if it hangs.
 func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	if ctx.Err() != nil {
 		return
@@ -97,8 +96,7 @@ func (a *volumeMeter) measureVolume(ctx context.Context, entry *measurement) {
 	}
 }
 
-// runJob measures the volume tgt, usually by a call to its CSI driver, and stores the result in entry. It runs on the
-// goroutine of the job j.
+// runJob measures a volume, usually by a call to its CSI driver, and stores the result in entry. It runs on the goroutine of j.
 func (a *volumeMeter) runJob(ctx context.Context, j *job, entry *measurement, tgt target) {
 	at := time.Now()
 	limited, cancel := context.WithTimeout(ctx, a.timeout)

@@ -23,8 +23,7 @@ type walker struct {
 	buf  []byte         // buffer of the last walk, reused by the next; may be nil
 }
 
-// measureDue measures all due targets, one after the other. It returns the time at which the next target is due, or zero if
-// there is no target.
+// measureDue measures all due targets in turn, and returns when the next one is due, or zero.
 func (w *walker) measureDue(ctx context.Context) time.Time {
 	if w.pace == nil {
 		w.pace = &dirusage.Pace{CPUFraction: w.cpuFraction}

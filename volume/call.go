@@ -43,8 +43,8 @@ type result struct {
 	err     error
 }
 
-// callPlugin runs a step, such as set up or unstage, with the plugin of the volume, and returns its result. The result
-// contains the error. callPlugin blocks until the plugin returns.
+// callPlugin runs a step, such as set up or unstage, with the plugin of the volume. It blocks until the plugin returns. The
+// result has the error.
 func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	plugin, ok := pc.opts.Plugins[pc.volume.Plugin]
 	if !ok {
@@ -64,8 +64,8 @@ func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	return res
 }
 
-// markFinal wraps err in a [FinalError] if the volume or device was absent from the node before the step. The caller must
-// ensure that the step has not changed the node either.
+// markFinal wraps err in a [FinalError] if the volume was absent from the node before the step, which must not have changed the
+// node.
 func (pc *pluginCall) markFinal(err error) error {
 	if pc.prior.absent {
 		return &FinalError{Err: err}

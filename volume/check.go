@@ -26,14 +26,14 @@ func pluginNames() map[string]string {
 	}
 }
 
-// removedSources returns the field names of volume sources that Kubernetes no longer supports, such as "rbd". A pod with such a
-// volume is admitted and then stays Pending.
+// removedSources returns the field names of volume sources that Kubernetes no longer supports, such as "rbd". Pods with them
+// stay Pending.
 func removedSources() []string {
 	return []string{"glusterfs", "rbd", "cephfs", "quobyte", "flocker", "storageos", "scaleIO", "photonPersistentDisk"}
 }
 
-// migratedSources returns the field names of volume sources that the kubelet converts to CSI volumes, such as "azureDisk". This
-// package does not convert them: Check rejects them.
+// migratedSources returns the field names of volume sources that the kubelet converts to CSI volumes, such as "azureDisk". Check
+// rejects them.
 func migratedSources() []string {
 	return []string{"awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile", "cinder", "vsphereVolume", "portworxVolume"}
 }
@@ -60,8 +60,7 @@ func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
 	return fielderr.Short(errs)
 }
 
-// checkVolume returns the reasons why this node does not support a volume of the pod. path is the field path of the volume,
-// such as spec.volumes[0].
+// checkVolume returns the reasons why this node does not support the volume at a field path, such as spec.volumes[0].
 func (v *Volumes) checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	name := podvolume.SourceOf(vol)
 	switch {

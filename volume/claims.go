@@ -29,8 +29,7 @@ type claimed struct {
 	pv  *corev1.PersistentVolume
 }
 
-// resolveClaim fetches the claim of a volume and the PV that is bound to the claim. It checks that the pod may use them. For
-// a volume without a claim it returns nil.
+// resolveClaim returns the claim of a volume and its PV, which the pod may use, or nil for a volume without a claim.
 func (rs resolver) resolveClaim(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (*claimed, error) {
 	name, ok := claim.NameOf(pod, vol)
 	if !ok {

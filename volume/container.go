@@ -23,9 +23,9 @@ import (
 	"github.com/seed81659283/nodeagent/volume/subpath"
 )
 
-// Container adds all volumes of the pod that are set up to launch.Volumes. It also sets launch.SubPath to a function that
-// mounts the subPaths of container c. After ctx has ended, that function fails. If the container mounts a volume that is not
-// set up, Container returns an error.
+// Container adds the volumes of the pod that are set up to launch.Volumes, and sets launch.SubPath to a function that mounts the
+// subPaths of container c. That function fails after ctx has ended. It returns an error if the container mounts a volume that is
+// not set up.
 func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container, launch *podspec.Launch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -58,8 +58,7 @@ func (v *Volumes) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	return nil
 }
 
-// launchVolume returns the volume in the form that package podspec needs for a container. vol is the volume in the pod spec;
-// it determines whether the mount is read-only.
+// launchVolume returns the volume for a container. vol, from the pod spec, determines whether it is mounted read-only.
 func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	ro := e.mount.ReadOnly || vol != nil && podvolume.ReadOnly(vol)
 	if e.recorded.Block {
@@ -68,9 +67,7 @@ func (e *entry) launchVolume(vol *corev1.Volume) podspec.Volume {
 	return podspec.Volume{HostPath: e.mount.HostPath, ReadOnly: ro, SELinuxRelabel: e.mount.SELinuxRelabel}
 }
 
-// mountSubPath bind-mounts a subPath of the volume vol for a container, and returns the mount point. The argument path is
-// the subPath, and mount is the index in container.VolumeMounts. The map specNames translates a volume name of the pod to
-// the directory name of the volume. The error is shown in the pod status, so it contains no host paths.
+// mountSubPath bind-mounts a subPath of a volume for container.VolumeMounts[mount], and returns the mount point.
 func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map[string]string, container *corev1.Container, mount int, vol podspec.Volume, path string) (string, error) {
 	if mount < 0 || mount >= len(container.VolumeMounts) || podDir == "" {
 		return "", errors.New("no such volume mount")
@@ -79,9 +76,11 @@ func (v *Volumes) mountSubPath(ctx context.Context, podDir string, specNames map
 	if !record.IsPlainName(name) || !record.IsPlainName(container.Name) {
 		return "", errors.New("name of volume or container is not a file name")
 	}
+	// The directory may have another name.
 	if spec, ok := specNames[name]; ok {
 		name = spec
 	}
+	// The error is shown in the pod status and has no host paths.
 	r := subpath.Request{Volume: vol.HostPath, SubPath: path, Target: filepath.Join(podDir, record.SubPathDir, name, container.Name, strconv.Itoa(mount))}
 	// The file system may hang.
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)

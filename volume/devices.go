@@ -41,8 +41,7 @@ type device struct {
 // deviceName returns PLUGIN/NAME, the unique name of a device on the node. It is the unique volume name of the kubelet.
 func deviceName(plugin, name string) string { return plugin + "/" + name }
 
-// addUser adds a pod to the users of a device, and returns the device. recorded is the volume on the device in the record of
-// the pod. For the first user, addUser adds the device to the table.
+// addUser adds a pod to the users of the device of its recorded volume, and returns the device.
 func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	name := deviceName(recorded.Plugin, recorded.Device.Name)
 	d := t.byName[name]
@@ -56,8 +55,7 @@ func (t *deviceTable) addUser(user *podState, recorded record.Volume) *device {
 	return d
 }
 
-// removeUser removes a pod from the users of a device. If no user remains, it removes the device from the table. The caller
-// must have unstaged the device before it removes the last user.
+// removeUser removes a pod from the users of a device. The last user's device must be unstaged.
 func (t *deviceTable) removeUser(user *podState, dev *device) {
 	delete(dev.users, user)
 	if len(dev.users) > 0 {
@@ -67,8 +65,8 @@ func (t *deviceTable) removeUser(user *podState, dev *device) {
 	t.plan.Devices = slices.DeleteFunc(t.plan.Devices, func(other *plan.Device) bool { return other == &dev.plan })
 }
 
-// isLastUser reports whether user is the only pod that uses d, and d may still be staged. If so, the device must be unstaged
-// before the record of that pod is removed.
+// isLastUser reports whether a pod is the only user of a device that may still be staged: unstage it before the pod's record is
+// removed.
 func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
@@ -83,8 +81,7 @@ func (t *deviceTable) isUnneeded(dev *device) bool {
 	return true
 }
 
-// isShared reports whether another pod uses the device: one of its volumes on the device is set up, or may be. uid is the
-// UID of the pod that is not counted.
+// isShared reports whether a volume of another pod than the given one is set up on the device, or may be.
 func (t *deviceTable) isShared(uid string, dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Pod != uid && vol.Phase != plan.Absent {
@@ -94,8 +91,7 @@ func (t *deviceTable) isShared(uid string, dev *device) bool {
 	return false
 }
 
-// retryUsers makes Run retry at once each failed set-up of a volume on the device. It is called after a teardown, because a
-// pod may wait until another pod no longer uses its ReadWriteOncePod volume.
+// retryUsers makes Run retry failed set-ups on the device after a teardown: a pod may wait for a ReadWriteOncePod volume.
 func (t *deviceTable) retryUsers(dev *device) {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Failed == plan.SetUp {
@@ -110,13 +106,13 @@ type reservation struct {
 	volume record.Volume
 }
 
-// reserveDevice reserves the device of a planned volume for a pod. The pod is about to write this volume to its record. If
-// another volume uses the device with other paths, another mode or another SELinux label, reserveDevice returns an error,
-// because the teardown of one volume would break the other.
+// reserveDevice reserves the device of a volume for a pod, before its record. It returns an error if another volume uses the
+// device differently.
 func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error {
 	if planned.Device == nil {
 		return nil
 	}
+	// The teardown of one volume would break the other.
 	if d := t.byName[deviceName(planned.Plugin, planned.Device.Name)]; d != nil {
 		if err := checkConflict(&planned, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
 			return err
@@ -133,14 +129,12 @@ func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error
 	return nil
 }
 
-// releaseReservations removes the device reservations of a pod. It is called after the record of the pod was written, and
-// after an error that prevented this.
+// releaseReservations removes the device reservations of a pod, once its record is written or cannot be.
 func (t *deviceTable) releaseReservations(user *podState) {
 	t.reserved = slices.DeleteFunc(t.reserved, func(r reservation) bool { return r.pod == user })
 }
 
-// checkConflict returns an error if the new volume cannot share its device with an existing volume on this device. They must
-// have the same paths, mode and SELinux label.
+// checkConflict returns an error if two volumes on a device differ in paths, mode or SELinux label and cannot share it.
 func checkConflict(planned *record.Volume, existing record.Volume) error {
 	d := existing.Device
 	if planned.Device.Dir == d.Dir && planned.Device.MapDir == d.MapDir && planned.Block == existing.Block {
@@ -150,8 +144,7 @@ func checkConflict(planned *record.Volume, existing record.Volume) error {
 		planned.SpecName(), describeMode(planned.Device, planned.Block), existing.SpecName(), describeMode(d, existing.Block), d.Name)
 }
 
-// describeMode returns the text "MODE at DIR" for an error. MODE is the volume mode, and DIR the directory of the device.
-// block is true for a block volume.
+// describeMode returns the volume mode and the directory of a device as "MODE at DIR" for an error.
 func describeMode(dev *record.Device, block bool) string {
 	mode, dir := corev1.PersistentVolumeFilesystem, dev.Dir
 	if block {

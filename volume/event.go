@@ -33,11 +33,11 @@ func (er eventRecorder) reportError(err error) {
 	}
 }
 
-// reportFailure logs the error of a plugin call, and records a warning event with the reason and text of the kubelet. It
-// records no event for a failed teardown or unstage. It also records none for a [StaleError], because that volume stays
-// usable.
+// reportFailure logs the error of a plugin call, and records a warning event for a set-up or stage with the kubelet's reason and
+// text.
 func (er eventRecorder) reportFailure(call *pluginCall, err error) {
 	er.opts.Logger.Warn("volume", "pod", call.pod, "error", err)
+	// The volume stays usable, or is removed.
 	if _, usable := errors.AsType[*StaleError](err); usable || call.kind == plan.TearDown || call.kind == plan.Unstage {
 		return
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/claim"
 )
 
-// expandOnNode calls NodeExpand of the plugin if the requested size of the PV exceeds the size of the volume on this node.
-// It does not expand a read-only volume. It returns the size on this node in bytes. Zero means that the size is unknown.
+// expandOnNode expands a volume on this node to the size of its PV, and returns its size in bytes, or zero if unknown.
 func (pc *pluginCall) expandOnNode(ctx context.Context, plugin Plugin) (size int64, err error) {
 	x, ok := plugin.(Expander)
 	if !ok || pc.volume.PV == nil || pc.prior.recorded.Device == nil {

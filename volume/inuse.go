@@ -5,8 +5,8 @@ package volume
 
 import corev1 "k8s.io/api/core/v1"
 
-// VolumesInUse returns the sorted names of the volumes that controllers must not detach, for the field volumesInUse of the
-// Node status. If the agent has not created v yet, so that v is nil, known is false, and the field must not be reported.
+// VolumesInUse returns the sorted names of the volumes that controllers must not detach, for the field volumesInUse of the Node
+// status. If v is nil, because the agent has not created it yet, known is false, and the field must not be reported.
 func (v *Volumes) VolumesInUse() (names []corev1.UniqueVolumeName, known bool) {
 	if v == nil {
 		return nil, false

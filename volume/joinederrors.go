@@ -33,8 +33,7 @@ const maxListed = 5
 // joined contains several errors. Its text is one line.
 type joined []error
 
-// joinErrors returns the only element of errs, or an error that wraps all elements. The text of that error contains the
-// texts of the first maxListed elements.
+// joinErrors returns the only error, or one that wraps all, with the texts of the first maxListed.
 func joinErrors(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]

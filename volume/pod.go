@@ -58,8 +58,8 @@ func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 	return p
 }
 
-// addVolume adds a volume in the record of the pod to the state of the pod, to the plan of v, and to the users of its
-// device. The caller holds v.mu, except in New.
+// addVolume adds a recorded volume to the state of the pod, the plan, and the users of its device. The caller holds v.mu, except
+// in New.
 func (v *Volumes) addVolume(state *podState, recorded record.Volume) *entry {
 	e := &entry{plan: plan.Volume{Pod: state.uid, Name: recorded.Name}, recorded: recorded}
 	if recorded.Device != nil {
@@ -81,14 +81,13 @@ func (p *podState) findVolume(name string) *entry {
 	return nil
 }
 
-// isUsedBy reports whether containers use the volume. used contains the names of the volumes that the containers use. A
-// volume can have several names: one of them suffices.
+// isUsedBy reports whether one of the names of the volume is among those that containers use.
 func (e *entry) isUsedBy(used map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return used[name] })
 }
 
-// podSource returns the first volume in the pod spec whose name is the recorded name or an alias of the volume e. A claim
-// that several volumes of the pod use has aliases. It returns nil if there is none.
+// podSource returns the first volume in the pod spec with the name or an alias of e, or nil. Volumes with the same claim are
+// aliases.
 func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	for _, name := range e.recorded.Names() {
 		if vol := podvolume.Find(pod, name); vol != nil {

@@ -47,9 +47,8 @@ func (v *Volumes) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// recordDesired adds the volumes that containers of the pod use to the record on disk, and marks them for set-up. It returns
-// the state of the pod, or nil for a pod without volumes. If the pod cannot use some volumes, the error names them, and the
-// other volumes are recorded.
+// recordDesired writes the volumes that containers use to the pod's record on disk, and marks them for set-up. The error names
+// the volumes that the pod cannot use.
 func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState, error) {
 	uid := string(pod.UID)
 	if !record.IsPlainName(uid) {
@@ -58,7 +57,7 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	names := podvolume.UsedByPod(&pod.Spec)
 	p := v.ensurePod(pod, len(names) > 0)
 	if p == nil {
-		return nil, nil
+		return nil, nil // the pod has no volumes
 	}
 	p.recording.Lock()
 	defer p.recording.Unlock()
@@ -89,15 +88,14 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	return p, refused
 }
 
-// setDesired sets the desired state of each recorded volume of the pod. The state is Mounted for a volume that containers
-// use, and Unmounted for other volumes. The argument used contains the names of the used volumes. New volumes are added to
-// state, with their claims in all.claimed. The caller holds v.mu.
+// setDesired sets the desired state of each recorded volume: Mounted for the used names, otherwise Unmounted. The caller holds
+// v.mu.
 func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, used map[string]bool) {
 	state.spec, state.prepareFailed = pod, false
 	for _, r := range state.recorded.Volumes {
 		e := state.findVolume(r.Name)
 		if e == nil {
-			e = v.addVolume(state, r)
+			e = v.addVolume(state, r) // a new volume
 		}
 		e.recorded.Aliases = r.Aliases
 		if c := all.claimed[r.Name]; c != nil {
@@ -119,9 +117,7 @@ type recordable struct {
 	claimed map[string]*claimed // by volume name: claims of the volumes that were added
 }
 
-// addVolume adds vol to r, the volumes for the next record of the pod. If a volume in r has the same claim under another
-// name, addVolume adds vol.Name as an alias of that volume instead. It returns an error if another volume has the same
-// directory.
+// addVolume adds vol to r, the volumes for the next record of the pod, or makes it an alias of a volume with the same claim.
 func (r *recordable) addVolume(pod *corev1.Pod, vol record.Volume, bound *claimed) error {
 	for i := range r.volumes {
 		known := &r.volumes[i]
@@ -157,9 +153,8 @@ func hasSameClaim(pod *corev1.Pod, a, b string) bool {
 	return ok && okToo && one == other
 }
 
-// resolveUnrecorded returns the volumes that the record of the pod must contain: the recorded volumes, and the new volumes
-// that containers use. used contains the names of the volumes that containers use. resolveUnrecorded reserves the devices of
-// the new volumes. The error names the volumes that the pod cannot use.
+// resolveUnrecorded returns the volumes for the pod's record: the recorded ones, and the new ones that are used, whose devices
+// it reserves. The error names volumes that the pod cannot use.
 func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *corev1.Pod, used map[string]bool) (recordable, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.opts.StepTimeout)
 	defer cancel()
@@ -202,8 +197,7 @@ func (v *Volumes) resolveUnrecorded(ctx context.Context, state *podState, pod *c
 	return all, nil
 }
 
-// reserveDevice reserves the device of a planned volume for the pod until releaseReservations is called. It returns an error
-// if another volume uses the device in a conflicting way.
+// reserveDevice reserves the device of a planned volume for the pod, unless another volume uses the device in a conflicting way.
 func (v *Volumes) reserveDevice(state *podState, planned record.Volume) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

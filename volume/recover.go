@@ -17,8 +17,7 @@ type unknownError struct{ error }
 // Unwrap returns the cause.
 func (e *unknownError) Unwrap() error { return e.error }
 
-// markUnknown wraps the error of a request to a server in an [unknownError], because the requested object may exist. If err
-// is nil or wraps fs.ErrNotExist, it returns err unchanged.
+// markUnknown wraps the error of a request to a server in an [unknownError], unless the requested object does not exist.
 func markUnknown(err error) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -26,9 +25,8 @@ func markUnknown(err error) error {
 	return &unknownError{err}
 }
 
-// useRecordedClaim reports whether the step can continue with the recorded claim and PV. If so, it stores them in pc.volume.
-// Two conditions must be true: the API server is unavailable (err is an [unknownError]), and the volume of a previous agent
-// process is still mounted.
+// useRecordedClaim stores the recorded claim and PV in pc.volume, if the API server is unavailable and the volume is still
+// mounted. It reports whether it does.
 func (pc *pluginCall) useRecordedClaim(err error) bool {
 	_, unknown := errors.AsType[*unknownError](err)
 	kept := recordedClaim(&pc.prior.recorded)
@@ -39,13 +37,13 @@ func (pc *pluginCall) useRecordedClaim(err error) bool {
 	return true
 }
 
-// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device. After a reboot it returns
-// false for a volume with a device, which may be attached to another node. Only the API server can then permit a new mount.
+// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device.
 func (pc *pluginCall) isStillMounted() bool {
 	v := &pc.volume
 	if v.Device.Name == "" {
 		return true
 	}
+	// After a reboot the device may be attached to another node: only the API server can permit a new mount.
 	if v.Block {
 		mounted, err := mount.IsMountPoint(blockMapping(*v).Bound)
 		return mounted && err == nil

@@ -17,9 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Update stores a new version of the pod. The caller calls it when the labels or annotations of a running pod change. After
-// a restart of the agent, the caller calls it for each running pod. Run then updates the volumes that show the labels or
-// annotations. Update does not block.
+// Update stores a new version of the pod. Call it when the labels or annotations of a running pod change, and for each running
+// pod after a restart of the agent. Run then updates the volumes that show them. Update does not block.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -65,18 +64,18 @@ func (v *Volumes) watchObjects(ctx context.Context) {
 	}
 }
 
-// handleChange makes Run update the volumes that show the changed object, and retry the steps that wait for it. It calls the
-// functions of Notify with the pods that may be able to use their claim now. An empty argument stands for any kind,
-// namespace or name.
+// handleChange makes Run update the volumes that show the changed object, and retry steps that wait for it. An empty argument
+// matches any value.
 func (v *Volumes) handleChange(kind, namespace, name string) {
 	o := Object{Kind: kind, Namespace: namespace, Name: name}
 	if uids := v.markStale(o); len(uids) > 0 {
+		// These pods may be able to use their claim now.
 		v.ready.Call(uids...)
 	}
 }
 
-// markStale marks the volumes that show the changed object for an update by Run. It returns the UIDs of pods that Prepare
-// has refused because of a claim, and that may be able to use the claim now.
+// markStale marks the volumes that show the changed object for an update. It returns the UIDs of refused pods whose claim may be
+// usable now.
 func (v *Volumes) markStale(object Object) (waiting []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,8 +105,8 @@ func (v *Volumes) markStale(object Object) (waiting []string) {
 	return waiting
 }
 
-// retryWaiting makes Run retry each failed step that may succeed after the change of the object, without waiting for the end
-// of its back-off. It returns true if there is such a step. The caller holds v.mu.
+// retryWaiting makes Run retry each failed step that may succeed after the change of the object, and reports whether there is
+// one. The caller holds v.mu.
 func (v *Volumes) retryWaiting(object Object) (found bool) {
 	waits := func(kind string, p *plan.Progress) {
 		if w, ok := v.opts.Plugins[kind].(ObjectWaiter); ok && p.Failures > 0 && w.WaitsFor(object) {
@@ -126,8 +125,7 @@ func (v *Volumes) retryWaiting(object Object) (found bool) {
 	return found
 }
 
-// showsObject reports whether files of a volume are created from this object, such as a ConfigMap. state is the state of the
-// volume's pod. The caller holds v.mu.
+// showsObject reports whether files of a volume are created from this object, such as a ConfigMap. The caller holds v.mu.
 func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool {
 	r, ok := v.opts.Plugins[item.recorded.Plugin].(Refresher)
 	if !ok || state.spec == nil {
@@ -137,8 +135,7 @@ func (v *Volumes) showsObject(state *podState, item *entry, object Object) bool 
 	return vol != nil && r.Shows(state.spec, vol, object)
 }
 
-// usesObject reports whether the object is the claim or the PV in c. For a volume without a claim, c is nil and usesObject
-// returns false.
+// usesObject reports whether the object is the claim or the PV of a volume. Without a claim, c is nil.
 func (c *claimed) usesObject(object Object) bool {
 	if c == nil {
 		return false
@@ -147,11 +144,10 @@ func (c *claimed) usesObject(object Object) bool {
 		(object.Kind == KindPV || object.Kind == "") && (object.Name == "" || object.Name == c.pv.Name)
 }
 
-// isUnblockedBy reports whether the pod may be able to use a claim, which Prepare has refused, after the change of this
-// object. It is true for every PV, because it is unknown which PV the claim will be bound to.
+// isUnblockedBy reports whether a pod with a refused claim may be able to use it after the change of this object.
 func isUnblockedBy(pod *corev1.Pod, object Object) bool {
 	if object.Kind == KindPV || object.Kind == "" {
-		return true
+		return true // it is unknown to which PV the claim will be bound
 	}
 	for i := range pod.Spec.Volumes {
 		name, ok := claim.NameOf(pod, &pod.Spec.Volumes[i])

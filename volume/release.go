@@ -13,11 +13,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// Release tears down all volumes of the pod with this UID and removes the record of the pod. No container of the pod may be
-// running. Release blocks until the volumes are torn down, ctx ends or Options.WaitTimeout has passed. After an error, Run
-// continues the teardown, and the caller can call Release again.
-//
-// The pod may have been recorded by a previous agent process. Release returns nil for a pod without volumes.
+// Release tears down all volumes of the pod with this UID and removes its record, which may be of a previous agent process. No
+// container of the pod may be running. Release blocks until this is done, ctx ends or Options.WaitTimeout has passed. After an
+// error, Run continues the teardown, and Release can be called again. It returns nil for a pod without volumes.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
 	p, damaged := v.setUnmounted(uid)
 	switch {
@@ -61,9 +59,8 @@ func (v *Volumes) refusedPods() []string {
 	return slices.Collect(maps.Keys(v.refused))
 }
 
-// setUnmounted marks all volumes of the pod with this UID for teardown. It cancels running set-ups. It also cancels stages
-// of devices that no other pod needs. state is nil if the pod has no readable record. damaged is the error of reading the
-// record.
+// setUnmounted marks all volumes of the pod for teardown. It returns a nil state, and the error damaged, if the pod has no
+// readable record.
 func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -76,6 +73,7 @@ func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 		if e.plan.Desired != plan.Unmounted {
 			e.plan.Desired, e.err = plan.Unmounted, nil
 		}
+		// Steps that are no longer needed are canceled.
 		if e.plan.Step == plan.SetUp || e.plan.Step == plan.Remount {
 			e.cancel()
 		}
@@ -86,9 +84,8 @@ func (v *Volumes) setUnmounted(uid string) (state *podState, damaged error) {
 	return state, v.damaged[uid]
 }
 
-// removePod removes the record and the state of a pod whose volumes are torn down. It returns false if Run must first
-// unstage a device, because this pod is the last user of the device. If Prepare was called for the pod again, removePod
-// keeps the record and returns true.
+// removePod removes the record and the state of a pod whose volumes are torn down. It returns false if Run must unstage a device
+// first.
 func (v *Volumes) removePod(state *podState) (done bool, err error) {
 	state.recording.Lock()
 	defer state.recording.Unlock()
@@ -97,7 +94,7 @@ func (v *Volumes) removePod(state *podState) (done bool, err error) {
 		switch {
 		case e.plan.Desired != plan.Unmounted || e.plan.Phase != plan.Absent || e.plan.Step != plan.None:
 			v.mu.Unlock()
-			return true, nil
+			return true, nil // Prepare was called for the pod again: keep the record
 		case e.device != nil && e.device.isLastUser(state):
 			v.mu.Unlock()
 			return false, nil

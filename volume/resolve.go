@@ -20,8 +20,8 @@ type resolver struct {
 	opts *Options
 }
 
-// resolveVolume returns the record of a volume, with its plugin, directory and device, and the claim of the volume. The
-// claim is nil for a volume without a claim. resolveVolume returns an error if the pod cannot use the volume.
+// resolveVolume returns the record of a volume, with its plugin, directory and device, and its claim or nil. It returns an error
+// if the pod cannot use it.
 func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume) (record.Volume, *claimed, error) {
 	r := record.Volume{Name: vol.Name}
 	c, err := rs.resolveClaim(ctx, pod, vol)
@@ -68,8 +68,8 @@ func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *core
 // mountsWithOptions reports whether a plugin that does not stage devices applies the mount options of a PV.
 func mountsWithOptions(plugin string) bool { return plugin == NFS }
 
-// describeUnrecorded returns the [Volume] that is passed to the plugin before the volume is recorded. planned is the record
-// as far as it is known. bound is the claim, or nil.
+// describeUnrecorded returns the [Volume] that is passed to the plugin before the record is complete. Without a claim, bound is
+// nil.
 func (rs resolver) describeUnrecorded(pod *corev1.Pod, vol *corev1.Volume, planned record.Volume, bound *claimed) Volume {
 	d := Volume{
 		Pod: pod, Source: vol, UID: string(pod.UID), Name: planned.Name, SpecName: planned.SpecName(), Plugin: planned.Plugin, PluginDir: rs.opts.PluginDir,

@@ -17,9 +17,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// Run sets up, updates and tears down volumes until ctx ends. It then waits for its plugin calls, except for calls that
-// ignore ctx. Volumes remain set up when Run returns, because pods outlive the agent. A second call returns an error, and so
-// does a call while another Volumes is running on the same Options.Root.
+// Run sets up, updates and tears down volumes until ctx ends, and then waits for its plugin calls, except for calls that ignore
+// ctx. Volumes remain set up, because pods outlive the agent. A second call returns an error, as does a call while another
+// Volumes is running on the same Options.Root.
 func (v *Volumes) Run(ctx context.Context) (err error) {
 	if err := v.guard.Begin(); err != nil {
 		return fmt.Errorf("volume.Volumes: %w", err)
@@ -88,8 +88,8 @@ func (v *Volumes) shareRoot() error {
 	return nil
 }
 
-// startSteps starts a goroutine in wg for each step that is due, such as the set-up of a volume. It returns the time when
-// the next step is due, or zero if none is planned.
+// startSteps starts a goroutine in wg for each due step, such as the set-up of a volume. It returns when the next one is due, or
+// zero.
 func (v *Volumes) startSteps(ctx context.Context, wg *sync.WaitGroup) (wake time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -22,8 +22,8 @@ type SELinux struct {
 	FileLabel string
 }
 
-// ReadSELinux reads the state of SELinux on a node. root is the root of the node's file system, such as os.DirFS("/").
-// ReadSELinux reads files in its directories sys, proc, etc and usr. It returns the zero value for a node without SELinux.
+// ReadSELinux reads the state of SELinux on a node. root is the node's root file system, such as os.DirFS("/"), of which it
+// reads files in sys, proc, etc and usr. A node without SELinux has the zero value.
 func ReadSELinux(root fs.FS) (SELinux, error) {
 	n, err := selinux.ReadNode(root)
 	return SELinux{Enabled: n.Enabled, FileLabel: n.DefaultFileLabel}, err
@@ -43,9 +43,8 @@ type SELinuxMounter interface {
 	MountsWithLabel(ctx context.Context, vol Volume) (bool, error)
 }
 
-// selinuxLabel returns the SELinux label with which the volume must be mounted. An empty label means that it is mounted
-// without a label. planned and bound are the record and the claim of the volume. selinuxLabel returns an error if containers
-// of the pod share the PV but have different labels, because a volume is mounted with only one label.
+// selinuxLabel returns the SELinux label for mounting the volume, or "" for none. It returns an error if containers that share
+// the PV have different labels.
 func (rs resolver) selinuxLabel(ctx context.Context, pod *corev1.Pod, vol *corev1.Volume, planned record.Volume, bound *claimed) (string, error) {
 	if bound == nil {
 		return "", nil

@@ -14,8 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume/internal/blockmap"
 )
 
-// setUpOrUpdate sets up the volume or, if it is set up, updates it. It expands the file system if the PV has grown. It
-// stores mount, claim, size and error in res.
+// setUpOrUpdate sets up or updates the volume, and expands its file system if the PV has grown. It stores the result in res.
 func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *result) {
 	res.mount = pc.prior.mount
 	c, err := pc.reloadClaim(ctx)
@@ -46,8 +45,7 @@ func (pc *pluginCall) setUpOrUpdate(ctx context.Context, plugin Plugin, res *res
 	res.size, res.err = pc.expandOnNode(ctx, plugin)
 }
 
-// shouldUpdate reports whether the update of a volume must call SetUp of the plugin. This is the case if the plugin is a
-// [Refresher] and the volume has no PV. It is also the case if the last SetUp requested periodic updates.
+// shouldUpdate reports whether the update of a volume must call SetUp: it shows objects, or requested periodic updates.
 func (pc *pluginCall) shouldUpdate(plugin Plugin) bool {
 	_, ok := plugin.(Refresher)
 	return ok && pc.volume.PV == nil || pc.prior.mount.UpdatePeriodically
@@ -68,8 +66,8 @@ func (pc *pluginCall) setUpVolume(ctx context.Context, plugin Plugin) (Mount, er
 	return m, err
 }
 
-// reloadClaim fetches the claim and the PV of the volume again, and stores them in pc.volume. It returns an error if they no
-// longer match the record of the volume. For a volume without a claim it returns nil.
+// reloadClaim returns the claim and PV of the volume, if any, and stores them in pc.volume. They must match the record of the
+// volume.
 func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	v := &pc.volume
 	if v.Source == nil {
@@ -86,8 +84,7 @@ func (pc *pluginCall) reloadClaim(ctx context.Context) (*claimed, error) {
 	return c, nil
 }
 
-// checkUsable returns an error if the node affinity of the PV excludes this node. It also returns an error if the PV is
-// ReadWriteOncePod and another pod uses it.
+// checkUsable returns an error if the PV excludes this node by affinity, or is ReadWriteOncePod and used by another pod.
 func (pc *pluginCall) checkUsable() error {
 	if pc.volume.PV == nil {
 		return nil
@@ -103,8 +100,7 @@ func (pc *pluginCall) checkUsable() error {
 	return nil
 }
 
-// blockMapping returns the paths for a block volume: the path of the bind mount of its device, and the path of the symbolic
-// link to its device.
+// blockMapping returns the paths of a block volume: the bind mount of its device, and the symbolic link to it.
 func blockMapping(vol Volume) blockmap.Mapping {
 	return blockmap.Mapping{Bound: filepath.Join(vol.PluginDir, vol.Device.MapDir, vol.UID), Link: vol.Dir}
 }

@@ -22,8 +22,8 @@ func (e *attachError) Error() string { return "wait for attach: " + e.Err.Error(
 // Unwrap returns the cause.
 func (e *attachError) Unwrap() error { return e.Err }
 
-// stageDevice waits until the device of the volume is attached, if necessary, and calls Stage of the plugin. It returns the
-// device path from the Attacher. An empty path means that the path is unknown.
+// stageDevice waits until the device of the volume is attached, if necessary, and stages it. It returns the device path, if
+// known.
 func (pc *pluginCall) stageDevice(ctx context.Context, plugin Plugin) (path string, err error) {
 	stager, ok := plugin.(Stager)
 	if !ok {
@@ -64,8 +64,7 @@ func (pc *pluginCall) mustAttach() bool {
 	return pc.volume.Device.Attachable && pc.opts.Attacher != nil
 }
 
-// unstageDevice calls Unstage of the plugin, and removes the MapDir of a block device. If the file system of the device is
-// also mounted at another path, unstageDevice returns an error and does not call Unstage.
+// unstageDevice unstages the device of the volume. It returns an error if its file system is also mounted at another path.
 func (pc *pluginCall) unstageDevice(ctx context.Context, plugin Plugin) error {
 	stager, ok := plugin.(Stager)
 	if !ok {

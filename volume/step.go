@@ -57,8 +57,8 @@ func (v *Volumes) newStep(action plan.Action) *step {
 	return s
 }
 
-// runStep calls the plugin and records the result. The plugin must return within callGracePeriod after ctx has ended or the
-// step has timed out. Otherwise runStep records an error and returns without waiting for the plugin.
+// runStep calls the plugin and records the result. It does not wait for a plugin that hangs after ctx or the step's time has
+// ended.
 func (s *step) runStep(ctx context.Context) {
 	limit := s.call.opts.StepTimeout
 	if s.call.kind == plan.Stage && s.call.mustAttach() {
@@ -109,9 +109,8 @@ func (s *step) runStep(ctx context.Context) {
 	}
 }
 
-// recordResult applies the result of the step to the state of the volume or device. gaveUp is true if the plugin call has
-// not returned. recordResult returns true if Prepare has failed for a pod and this step has set up the last missing volume
-// of the pod.
+// recordResult applies the result of a step to the volume or device, also if it gave up the call. ready reports that Prepare can
+// be repeated.
 func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	v := s.volumes
 	v.mu.Lock()
@@ -126,13 +125,14 @@ func (s *step) recordResult(res result, gaveUp bool) (ready bool) {
 	if s.pod == nil {
 		return false
 	}
+	// This step has set up the last missing volume.
 	ready = s.pod.prepareFailed && s.call.kind == plan.SetUp && len(s.pod.pendingErrors(plan.Ready, now)) == 0
 	s.pod.prepareFailed = s.pod.prepareFailed && !ready
 	return ready
 }
 
-// recordDevice applies the result of a stage or unstage to the device. It wakes the goroutines that wait for volumes on the
-// device. gaveUp is true if the plugin call has not returned. The caller holds Volumes.mu.
+// recordDevice applies the result of a stage or unstage to the device, also if the call was given up. The caller holds
+// Volumes.mu.
 func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	d := s.device
 	if gaveUp {
@@ -158,8 +158,8 @@ func (s *step) recordDevice(res result, gaveUp bool, now time.Time) {
 	}
 }
 
-// recordVolume applies the result of a set-up, update or teardown to the volume. gaveUp is true if the plugin call has not
-// returned. The caller holds Volumes.mu.
+// recordVolume applies the result of a set-up, update or teardown to the volume, also if the call was given up. The caller holds
+// Volumes.mu.
 func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	v, e := s.volumes, s.entry
 	if gaveUp {
@@ -192,8 +192,8 @@ func (s *step) recordVolume(res result, gaveUp bool, now time.Time) {
 	s.pod.notifyWaiters()
 }
 
-// needsRefresh reports whether Run must update the volume periodically. This is the case for a [Refresher] without a claim,
-// for an [Expander] with a claim, and for a volume whose SetUp requested periodic updates.
+// needsRefresh reports whether Run must update the volume periodically: it shows objects, can be expanded, or has requested
+// updates.
 func (s *step) needsRefresh() bool {
 	plugin := s.call.opts.Plugins[s.call.volume.Plugin]
 	_, shows := plugin.(Refresher)
@@ -202,8 +202,7 @@ func (s *step) needsRefresh() bool {
 	return shows && !claimed || s.entry.mount.UpdatePeriodically || grows && claimed
 }
 
-// callReturned records that a hung plugin call, for which runStep did not wait, has returned. Run can then start the next
-// step of the volume or device.
+// callReturned records that a hung plugin call has returned, so that Run can start the next step.
 func (s *step) callReturned() {
 	s.volumes.mu.Lock()
 	if s.device != nil {

@@ -28,8 +28,8 @@ type UsageProvider interface {
 	Usage(ctx context.Context, vol Volume) (Usage, error)
 }
 
-// Usage measures the usage of a volume of the pod with this UID. name is the name of the volume. If the volume is not set
-// up, the error wraps [fs.ErrNotExist]. If the plugin cannot measure the volume, the error wraps [errors.ErrUnsupported].
+// Usage measures the usage of the named volume of the pod with this UID. The error wraps [fs.ErrNotExist] if the volume is not
+// set up, and [errors.ErrUnsupported] if the plugin cannot measure it.
 func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err error) {
 	vol, ok := v.findSetUp(uid, name)
 	if !ok {
@@ -86,8 +86,7 @@ func (v *Volumes) Locations(uid string) map[string]Location {
 	return places
 }
 
-// namesInUse returns the sorted names of the attachable devices that a pod needs or that may be staged. Controllers must not
-// detach them from the node.
+// namesInUse returns the sorted names of the attachable devices that are needed or may be staged, and must not be detached.
 func (v *Volumes) namesInUse() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -39,9 +39,8 @@ type Volumes struct {
 	calls nowait.Calls // calls into file systems that may hang
 }
 
-// New returns a Volumes with the volumes that a previous agent process has recorded below opts.Root. It only reads: it
-// starts no goroutine and does not change those volumes. The error contains the invalid field of opts, or the directory that
-// cannot be read.
+// New returns a Volumes with the volumes that a previous agent process has recorded below opts.Root. It only reads, and starts
+// no goroutine. The error names the invalid field of opts, or the directory that cannot be read.
 func New(opts Options) (*Volumes, error) {
 	if err := opts.validate(); err != nil {
 		return nil, err
@@ -73,9 +72,8 @@ func New(opts Options) (*Volumes, error) {
 	return v, nil
 }
 
-// Notify registers a function that is called with the UIDs of pods whose Prepare call has failed and should be repeated.
-// Either all volumes of the pod are set up now, or a claim that Prepare has refused may be usable now. The function is
-// called without a lock, from goroutines of Run and Release.
+// Notify registers a function that is called with the UIDs of pods whose failed Prepare call should be repeated: all volumes are
+// set up now, or a refused claim may be usable. It is called without a lock, from goroutines of Run and Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the sorted UIDs of all pods with volumes, including pods whose record cannot be read. At its start, the agent

@@ -13,8 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/plan"
 )
 
-// awaitPhase blocks until all volumes of the pod have reached this phase, plan.Ready or plan.Absent. It returns an error
-// when ctx ends or Options.WaitTimeout has passed. The error contains the volumes that have not reached the phase.
+// awaitPhase blocks until all volumes of the pod have reached this phase. The error, at the end of ctx or Options.WaitTimeout,
+// names the other volumes.
 func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Phase) error {
 	deadline := time.NewTimer(v.opts.WaitTimeout)
 	defer deadline.Stop()
@@ -39,8 +39,8 @@ func (v *Volumes) awaitPhase(ctx context.Context, state *podState, phase plan.Ph
 	}
 }
 
-// pendingVolumes returns an error for each volume of the pod that has not reached this phase. The channel is closed when a
-// step of the pod, such as a set-up, completes. The caller then calls pendingVolumes again.
+// pendingVolumes returns an error for each volume of the pod that has not reached this phase. changed is closed when to call it
+// again.
 func (v *Volumes) pendingVolumes(state *podState, phase plan.Phase) (left []error, changed <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,8 +77,7 @@ func (p *podState) pendingErrors(phase plan.Phase, now time.Time) (errs []error)
 	return errs
 }
 
-// pendingError returns the reason why the volume has not reached this phase, or nil if it has. state is the state of the
-// volume's pod. The caller holds Volumes.mu.
+// pendingError returns why the volume of a pod has not reached this phase, or nil. The caller holds Volumes.mu.
 func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) error {
 	d := e.device
 	switch {
@@ -103,8 +102,7 @@ func (e *entry) pendingError(state *podState, phase plan.Phase, now time.Time) e
 	return nameError(step, e.plan.Name, err)
 }
 
-// pendingError returns the reason why volumes wait for the device: the running step, the last error, or that no step has started.
-// The caller holds Volumes.mu.
+// pendingError returns why volumes wait for the device. The caller holds Volumes.mu.
 func (d *device) pendingError(now time.Time) error {
 	switch {
 	case d.plan.Step != plan.None:
@@ -116,8 +114,7 @@ func (d *device) pendingError(now time.Time) error {
 	}
 }
 
-// stepError returns the error to report for a volume or device. It is the last error or, without one, an error with the
-// running step and its duration until now.
+// stepError returns the last error of a volume or device, or an error with the running step and its duration.
 func stepError(progress *plan.Progress, err error, now time.Time) error {
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ type Options struct {
 	SetPerms func(dir string) error
 }
 
-// Write replaces the contents of the directory dir, which must exist, by the files of payload. The keys of payload are paths
-// relative to the directory. Readers see either all old files or all new files. If the directory already has files with
-// these paths and contents, Write writes no file and returns false, even if modes or owners differ.
+// Write replaces the contents of the directory dir, which must exist, by the files of payload, with relative paths as keys.
+// Readers see either all old or all new files. If paths and contents are unchanged, Write writes no file and returns false, even
+// if modes or owners differ.
 func Write(dir string, payload map[string]File, opts Options) (changed bool, err error) {
 	entries, err := parsePayload(payload)
 	if err != nil {
@@ -34,8 +34,8 @@ func Write(dir string, payload map[string]File, opts Options) (changed bool, err
 }
 
 // Validate returns an error if [Write] would refuse the payload. A path must not be empty, absolute, too long or too deep,
-// contain "..", or begin with "..". A file must not have the path of a directory. A mode must have permission bits only. The
-// number of files and bytes is limited.
+// contain or begin with "..", or be the directory of another file. A mode must have permission bits only. The number of files
+// and bytes is limited.
 func Validate(payload map[string]File) error {
 	_, err := parsePayload(payload)
 	return err

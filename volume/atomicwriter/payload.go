@@ -105,8 +105,7 @@ func checkPath(name string) error {
 	return nil
 }
 
-// comparePaths compares clean paths for a sort in which all files of a directory are neighbors. It returns a negative number if a
-// sorts before b, zero if they are equal, else a positive number.
+// comparePaths compares clean paths like cmp.Compare, in an order in which all files of a directory are neighbors.
 func comparePaths(a, b string) int {
 	for i := range min(len(a), len(b)) {
 		switch {
@@ -122,8 +121,8 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// buildTree returns the files and subdirectories of one directory. items contains all files below the directory, sorted by
-// comparePaths. skip is the length of the directory's path, including the last "/".
+// buildTree returns the files and subdirectories of a directory from all files below it. skip is the length of its path with the
+// last "/".
 func buildTree(items []payloadFile, skip int) ([]entry, error) {
 	var entries []entry
 	for len(items) > 0 {

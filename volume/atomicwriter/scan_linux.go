@@ -20,8 +20,8 @@ const (
 	maxBuffer = 64 << 10
 )
 
-// bufferSize returns the size of the buffer for reading the files of a payload. It is the size of the largest file plus one
-// byte, but at least minBuffer and at most maxBuffer.
+// bufferSize returns the size of the buffer for reading the files of a payload: that of the largest file and one byte, within
+// limits.
 func bufferSize(entries []entry) int {
 	size := minBuffer
 	for i := range entries {
@@ -46,8 +46,7 @@ type listing struct {
 	otherLinks []string // links that are not in the payload
 }
 
-// listDir lists the directory that w writes to. It may stop once it has found all names of the payload: the result may then
-// lack stale versions.
+// listDir lists the directory that w writes to.
 func (w *writer) listDir() (*listing, error) {
 	found := &listing{present: make([]bool, len(w.entries))}
 	if target, ok := readLink(w.dir, dataName, w.buf); ok && isVersion(target) {
@@ -63,19 +62,17 @@ func (w *writer) listDir() (*listing, error) {
 		if err != nil {
 			return nil, err
 		}
-		if used == 0 || missing <= 0 && w.isLastBlock(used) {
+		if used == 0 || missing <= 0 && w.isLastBlock(used) { // without the other entries, only stale versions may be missing
 			return found, nil
 		}
 	}
 }
 
-// isLastBlock reports whether the directory has no entries after the block that was read last. The argument used is the
-// length of that block in bytes. The block is the last if w.buf still has room for another entry. Some file systems return
-// partial blocks, and the result is then wrong: the next Write finds the remaining entries.
+// isLastBlock reports whether the block of directory entries that was read last, of used bytes, is the last one, because the
+// buffer has room for more.
 func (w *writer) isLastBlock(used int) bool { return used <= len(w.buf)-dirent.MaxRecord }
 
-// addName adds a directory entry with this name and type to the list. It returns true if the name is a file or directory of
-// the payload.
+// addName adds a directory entry to the list, and reports whether it belongs to the payload.
 func (w *writer) addName(list *listing, name []byte, t dirent.Type) (expected bool) {
 	if i, ok := findEntry(w.entries, name); ok {
 		list.present[i] = true
@@ -101,12 +98,11 @@ func findEntry(entries []entry, name []byte) (int, bool) {
 	})
 }
 
-// isCurrent reports whether the directory of this version has exactly the files and contents of the payload. After an error
-// it returns false, so that a new version is written.
+// isCurrent reports whether the directory of this version has exactly the files and contents of the payload.
 func (w *writer) isCurrent(version string) bool {
 	dir, err := openDir(w.dir, version)
 	if err != nil {
-		return false
+		return false // a new version is written
 	}
 	defer unix.Close(dir)
 	return w.equalDir(dir, w.entries)
@@ -166,9 +162,9 @@ func (w *writer) equalSubdirectory(dir int, item *entry) bool {
 	return w.equalDir(child, item.children)
 }
 
-// equalFile reports whether a file in the directory with descriptor dir has the contents of item. The caller must have
-// checked that it is a regular file, because opening a device can have side effects.
+// equalFile reports whether a regular file in the directory dir has the contents of item.
 func (w *writer) equalFile(dir int, item *entry) bool {
+	// The caller has checked its type: opening a device can have side effects.
 	fd, err := unix.Openat(dir, item.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false

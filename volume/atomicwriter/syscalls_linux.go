@@ -29,8 +29,7 @@ func (w *writer) makeDir(dir int, name string, mode uint32) error {
 	return os.NewSyscallError("mkdirat", unix.Mkdirat(dir, name, mode))
 }
 
-// setMode sets the mode of an open file or directory that was created with this mode. It does nothing unless the umask has
-// changed the mode.
+// setMode sets the mode of an open file or directory that was created with this mode, if the umask has changed it.
 func (w *writer) setMode(fd int, mode uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -130,8 +129,7 @@ func openDir(dir int, name string) (int, error) {
 	return fd, os.NewSyscallError("openat", err)
 }
 
-// readLink returns the target of a symbolic link in the directory with descriptor dir. It returns false if the name is no
-// symbolic link, or if the target does not fit into buf.
+// readLink returns the target of a symbolic link in the directory dir, and false if there is none or it does not fit into buf.
 func readLink(dir int, name string, buf []byte) (target string, ok bool) {
 	n, err := unix.Readlinkat(dir, name, buf)
 	if err != nil || n >= len(buf) {

@@ -43,8 +43,8 @@ func writePayload(path string, entries []entry, opts Options, before func(call s
 	return changed, err
 }
 
-// writeVersion writes and publishes a new version of the directory, unless the current version has the files of the payload. It
-// then updates the links to files, and removes old versions.
+// writeVersion writes and publishes a new version of the directory, unless it is unchanged. It then updates links and removes
+// old versions.
 func (w *writer) writeVersion() (changed bool, err error) {
 	found, err := w.listDir()
 	if err != nil {
@@ -93,12 +93,12 @@ func (w *writer) publishVersion() error {
 	return err
 }
 
-// createVersion creates an empty directory for a new version and returns its name. The mode is 0700, so that other users cannot
-// read the version before it is complete.
+// createVersion creates an empty directory for a new version and returns its name.
 func (w *writer) createVersion() (name string, err error) {
 	prefix := time.Now().UTC().Format(versionLayout)
 	for range 100 {
 		name = prefix + strconv.FormatUint(uint64(rand.Uint32()), 10)
+		// Other users cannot read the version before it is complete.
 		if err = w.makeDir(w.dir, name, 0o700); !errors.Is(err, unix.EEXIST) {
 			return name, err
 		}
@@ -160,8 +160,8 @@ func (w *writer) switchLink(name string) error {
 	return w.renameEntry(newDataName, dataName)
 }
 
-// createLinks creates a link for each top-level file and directory of the payload that is missing in the list. The links
-// lead through "..data" to the current version.
+// createLinks creates the missing links for the top-level files and directories of the payload, through "..data" to the current
+// version.
 func (w *writer) createLinks(list *listing) error {
 	for i := range w.entries {
 		e := &w.entries[i]

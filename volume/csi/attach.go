@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// findAttachment returns the VolumeAttachment object of a volume, or nil if the volume needs no attachment. If the object
-// does not exist yet, the error wraps fs.ErrNotExist.
+// findAttachment returns the VolumeAttachment of a volume, or nil if it needs none. If there is none yet, the error wraps
+// fs.ErrNotExist.
 func (p *Plugin) findAttachment(ctx context.Context, spec *volumeSpec, policy *driverPolicy) (*storagev1.VolumeAttachment, error) {
 	if p.opts.Attachments == nil || !policy.attachRequired || spec.mode != storagev1.VolumeLifecyclePersistent {
 		return nil, nil
@@ -31,8 +31,8 @@ func (p *Plugin) findAttachment(ctx context.Context, spec *volumeSpec, policy *d
 	return a, nil
 }
 
-// publishContext returns the attachment metadata of a volume, which the controller service of the driver has written for the
-// node service. It returns nil for a volume that needs no attachment.
+// publishContext returns the attachment metadata from the driver's controller service, or nil for a volume that needs no
+// attachment.
 func (p *Plugin) publishContext(ctx context.Context, spec *volumeSpec, policy *driverPolicy) (map[string]string, error) {
 	a, err := p.findAttachment(ctx, spec, policy)
 	if a == nil || err != nil {
@@ -55,9 +55,8 @@ func isAttached(attachment *storagev1.VolumeAttachment) (bool, error) {
 	return false, nil
 }
 
-// WaitForAttach blocks until the volume is attached to the node, and returns the name of the VolumeAttachment object. If the
-// driver needs no attachment, the name is empty. It returns an error if ctx ends or the object reports an attach error. It
-// implements [volume.Attacher].
+// WaitForAttach blocks until the volume is attached to the node, and returns the name of the VolumeAttachment, or "" if the
+// driver needs no attachment. It returns an error if ctx ends or the attachment failed. It implements [volume.Attacher].
 func (p *Plugin) WaitForAttach(ctx context.Context, vol volume.Volume) (string, error) {
 	s, err := specOf(&vol)
 	if err != nil {

@@ -21,9 +21,8 @@ type Attacher struct {
 
 var _ volume.Attacher = Attacher{}
 
-// WaitForAttach calls Report, and then blocks until the volume is attached. Without the report, a controller could detach
-// the volume while a pod has it mounted. It does not call Report for a recovered volume, because the previous agent process
-// has reported it. devicePath is the name of the VolumeAttachment object.
+// WaitForAttach calls Report, and then blocks until the volume is attached. Without the report, a controller could detach the
+// mounted volume. A recovered volume was reported by the previous agent process. devicePath is the name of the VolumeAttachment.
 func (a Attacher) WaitForAttach(ctx context.Context, vol volume.Volume) (devicePath string, err error) {
 	if !vol.Recovered {
 		if err := a.Report(ctx); err != nil {

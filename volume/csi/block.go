@@ -27,8 +27,7 @@ func isMounted(path string) (bool, error) {
 	return mounted, err
 }
 
-// removeBlockVolume removes the directories of a block volume that no pod uses any more. If the staging directory is still
-// mounted, it removes nothing and returns true.
+// removeBlockVolume removes the directories of an unused block volume, or returns true if it is still mounted.
 func removeBlockVolume(vol *volume.Volume) (stillMounted bool, err error) {
 	if stillMounted, err = isMounted(vol.StagingDir); stillMounted || err != nil {
 		return stillMounted, err

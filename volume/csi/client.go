@@ -44,8 +44,7 @@ func (e *CallError) Unwrap() []error {
 // error.
 func (e *CallError) Code() string { return status.Code(e.Err).String() }
 
-// isFinal reports whether the driver has certainly rejected the call without an effect. If not, the driver may have changed
-// the node, or may still be running the call.
+// isFinal reports whether the driver has certainly rejected the call without an effect.
 func (e *CallError) isFinal() bool {
 	s, ok := status.FromError(e.Err)
 	if !ok {
@@ -94,8 +93,7 @@ func (p *Plugin) connectDriver(ctx context.Context, driver string) (*client, err
 
 func (c *client) close() { _ = c.conn.Close() }
 
-// invoke calls a method of the driver and then Hooks.CallCompleted. It returns the response of the driver, or a [CallError].
-// The text of that error does not contain the secrets in hide.
+// invoke calls a method of the driver and then Hooks.CallCompleted. Its error is a [CallError] without the secrets in hide.
 func invoke[Q, A any](ctx context.Context, conn *client, method string, rpc func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, hide ...string) (A, error) {
 	began := time.Now()
 	answer, err := rpc(ctx, request)

@@ -86,8 +86,8 @@ func (c *ClusterNode) InstallDriver(ctx context.Context, info NodeInfo) error {
 	return nil
 }
 
-// lockAndInstall writes the driver to the Node and CSINode objects. It first waits until concurrent writes have completed.
-// refused is true if [NodeInfo.AddToNode] returned an error, such as a conflict of topology labels: a retry would not help.
+// lockAndInstall writes the driver to the Node and CSINode objects, after concurrent writes. refused reports that a retry would
+// not help.
 func (c *ClusterNode) lockAndInstall(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	if err := c.lockObjects(ctx); err != nil {
 		return false, err
@@ -109,12 +109,12 @@ func (c *ClusterNode) lockObjects(ctx context.Context) error {
 
 func (c *ClusterNode) unlockObjects() { <-c.writing }
 
-// writeObjects writes the driver to the Node and CSINode objects. refused is true if [NodeInfo.AddToNode] returned an error,
-// such as a conflict of topology labels: a retry would not help. The caller must have called lockObjects.
+// writeObjects writes the driver to the Node and CSINode objects; the caller has called lockObjects. refused reports that a
+// retry would not help.
 func (c *ClusterNode) writeObjects(ctx context.Context, info NodeInfo) (refused bool, err error) {
 	err = c.objects.EditNode(ctx, func(node *corev1.Node) (bool, error) {
 		changed, err := info.AddToNode(node)
-		refused = err != nil
+		refused = err != nil // such as a conflict of topology labels
 		return changed, err
 	})
 	if err != nil {

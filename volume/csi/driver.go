@@ -30,8 +30,7 @@ type driver struct {
 	predecessor *driver // driver of the same name that this driver replaces once NodeGetInfo has succeeded; nil: none
 }
 
-// matchesSocket reports whether d was registered with the registration socket and the endpoint of plugin. If not, plugin is
-// another registration under the same driver name.
+// matchesSocket reports whether d was registered with the registration socket and the endpoint of plugin.
 func (d *driver) matchesSocket(plugin pluginregistry.Plugin) bool {
 	return d.plugin.Socket == plugin.Socket && d.plugin.Endpoint == plugin.Endpoint
 }
@@ -121,8 +120,8 @@ func (d *drivers) addDriver(plugin pluginregistry.Plugin, version *utilversion.V
 	d.byName[plugin.Name] = now
 }
 
-// restorePredecessor is called after the registration of a driver has failed. It registers the previous driver of the same
-// name again. If there was none, it changes nothing and returns false.
+// restorePredecessor registers the previous driver of the same name again, after a failed registration. It returns false if
+// there was none.
 func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,8 +191,7 @@ func (d *drivers) Deregister(ctx context.Context, plugin pluginregistry.Plugin) 
 	}
 }
 
-// retryFourTimes calls f until it returns nil, at most four times, and returns the last error. The kubelet also tries up to
-// four times to write a driver to the Node.
+// retryFourTimes calls f until it returns nil, at most four times as in the kubelet, and returns the last error.
 func retryFourTimes(ctx context.Context, f func() error) error {
 	wait := 10 * time.Millisecond
 	for try := 1; ; try++ {

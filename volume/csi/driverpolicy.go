@@ -35,8 +35,7 @@ type driverPolicy struct {
 	seLinuxMount      bool // the driver mounts volumes with SELinux labels
 }
 
-// policyOf returns the policy in a CSIDriver object, with the defaults of the API server for unset fields. If the cluster
-// has no such object, the argument is nil, and all fields have their defaults.
+// policyOf returns the policy in a CSIDriver object with defaults. Without an object, driver is nil.
 func policyOf(driver *storagev1.CSIDriver) driverPolicy {
 	if driver == nil {
 		return driverPolicy{attachRequired: true, groupPolicy: storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
@@ -72,8 +71,7 @@ func (p *Plugin) readPolicy(ctx context.Context, driver string) (driverPolicy, e
 	return policyOf(d), nil
 }
 
-// checkMode returns an error if the policy does not allow volumes with this lifecycle mode. The mode is Ephemeral for an
-// inline volume and Persistent for a volume with a claim. The error contains the name of the driver.
+// checkMode returns an error, with the name of the driver, if the policy does not allow volumes with this lifecycle mode.
 func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMode) error {
 	switch {
 	case !o.exists && mode == storagev1.VolumeLifecyclePersistent || slices.Contains(o.lifecycleModes, mode):
@@ -84,8 +82,7 @@ func (o *driverPolicy) checkMode(driver string, mode storagev1.VolumeLifecycleMo
 	return fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", mode, driver, o.lifecycleModes)
 }
 
-// needsFSGroup reports whether the agent must change the group of the volume's files. group is the fsGroup of the pod; if it
-// is nil, needsFSGroup returns false.
+// needsFSGroup reports whether the agent must change the volume's files to this group, the fsGroup of the pod or nil.
 func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 	switch {
 	case group == nil || spec.readOnly || o.groupPolicy == storagev1.NoneFSGroupPolicy:
@@ -97,7 +94,6 @@ func (o *driverPolicy) needsFSGroup(spec *volumeSpec, group *int64) bool {
 }
 
 // podInfoAttributes returns the volume attributes that describe the pod, such as its name, for drivers with podInfoOnMount.
-// The attribute "ephemeral" is true for the lifecycle mode of an inline volume.
 func podInfoAttributes(pod *corev1.Pod, mode storagev1.VolumeLifecycleMode) map[string]string {
 	const prefix = "csi.storage.k8s.io/"
 	return map[string]string{
@@ -117,8 +113,8 @@ type tokenText struct {
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp"`
 }
 
-// requestTokens requests the service account tokens of the pod that the driver needs according to its tokenRequests. text is
-// a JSON object with the tokens by audience. values contains the tokens alone, so that they can be removed from errors.
+// requestTokens returns the pod's service account tokens for the driver as JSON by audience. values has the tokens, to remove
+// them from errors.
 func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *corev1.Pod) (text string, values []string, err error) {
 	if len(policy.tokens) == 0 {
 		return "", nil, nil
@@ -142,8 +138,7 @@ func (p *Plugin) requestTokens(ctx context.Context, policy *driverPolicy, pod *c
 	return string(b), values, err
 }
 
-// readSecret returns the data of the referenced secret, or nil if ref is nil. field is the name of the field that contains
-// the reference, for errors.
+// readSecret returns the data of the secret that a field refers to, or nil if ref is nil.
 func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.SecretReference) (map[string]string, error) {
 	if ref == nil {
 		return nil, nil
@@ -162,8 +157,7 @@ func (p *Plugin) readSecret(ctx context.Context, field string, ref *corev1.Secre
 	return values, nil
 }
 
-// mergeMaps returns a map with the entries of both maps. For a key in both, it has the value from more. It does not change
-// the maps, but may return m itself.
+// mergeMaps returns a map with the entries of both, preferably from more. It may return m itself.
 func mergeMaps(m, more map[string]string) map[string]string {
 	if len(more) == 0 {
 		return m

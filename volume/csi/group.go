@@ -14,9 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume/fsgroup"
 )
 
-// applyFSGroup changes the group of the volume's files to the fsGroup of the pod. dir is the mount point of the volume.
-// applyFSGroup does nothing if the driver has the capability VOLUME_MOUNT_GROUP and so changes the group itself. It also
-// does nothing if the fsGroupPolicy of the driver forbids it.
+// applyFSGroup changes the group of the files in the volume's mount point dir to the pod's fsGroup, unless the driver does so or
+// its policy forbids it.
 func (op *operation) applyFSGroup(ctx context.Context, vol *volume.Volume, dir string) error {
 	group := fsGroup(vol.Pod)
 	if op.can[canMountGroup] || !op.policy.needsFSGroup(&op.spec, group) {

@@ -22,8 +22,7 @@ func (p *Plugin) MountsWithLabel(ctx context.Context, vol volume.Volume) (bool, 
 	return o.seLinuxMount, err
 }
 
-// mountOptions returns the mount options in the volume's spec. If the volume has an SELinux label, it adds the mount option
-// for that label. For a block volume it returns nil.
+// mountOptions returns the mount options in the volume's spec, with that for its SELinux label, or nil for a block volume.
 func mountOptions(spec *volumeSpec, vol *volume.Volume) []string {
 	switch {
 	case spec.block:

@@ -26,9 +26,9 @@ type NodeInfo struct {
 // AnnotationNodeID is the annotation of a Node with the node IDs of its drivers: a JSON object, by driver name.
 const AnnotationNodeID = "csi.volume.kubernetes.io/nodeid"
 
-// AddToNode sets the node ID of the driver in the annotation AnnotationNodeID of the Node, and adds the topology as labels.
-// It returns true if it has changed the Node. If the Node has one of the labels with another value, or its annotation is not
-// valid JSON, AddToNode returns an error and changes nothing.
+// AddToNode adds the node ID of the driver to the annotation AnnotationNodeID, and the topology to the labels. It reports
+// whether it has changed the Node. It returns an error and changes nothing if a label has another value or the annotation is not
+// valid JSON.
 func (i NodeInfo) AddToNode(node *corev1.Node) (changed bool, err error) {
 	ids, err := parseNodeIDs(node)
 	if err != nil {

@@ -71,9 +71,8 @@ func (p *Plugin) Drivers() []string {
 	return slices.Sorted(maps.Keys(p.drivers.byName))
 }
 
-// Check returns an error for an inline volume if its driver name is invalid, or if this plugin lacks an option that the
-// volume needs. path is the field path of the volume. Check accepts a driver that is not registered, because it may register
-// later.
+// Check returns an error for an inline volume with an invalid driver name, or for which this plugin lacks an option. path is the
+// field path of the volume. A driver that is not registered is accepted: it may register later.
 func (p *Plugin) Check(_ *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
 	c := vol.CSI
 	if c == nil {

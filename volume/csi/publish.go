@@ -53,9 +53,8 @@ func (p *Plugin) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, er
 	return m, op.applyFSGroup(ctx, &vol, m.HostPath)
 }
 
-// useRecovered returns the result of SetUp after an error that occurred before the call of NodePublishVolume. If a previous
-// agent process has set up the volume and it is still mounted, useRecovered returns that mount and a StaleError: containers
-// may start, and SetUp is retried. Otherwise it returns m and err.
+// useRecovered returns m and err, from before the call of NodePublishVolume, unless a previous agent process has mounted the
+// volume.
 func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, error) {
 	at := publishPath(vol)
 	if !vol.Recovered || vol.Update {
@@ -66,11 +65,12 @@ func useRecovered(vol *volume.Volume, m volume.Mount, err error) (volume.Mount, 
 	}
 	m = volume.Mount{HostPath: at, ReadOnly: vol.ReadOnly, UpdatePeriodically: true}
 	m.SELinuxRelabel = !vol.Block && vol.SELinuxLabel == "" && hasSELinuxLabels(at)
+	// Containers may start with the mount, and SetUp is retried.
 	return m, &volume.StaleError{Err: err}
 }
 
-// publishParams returns the parameters of the NodePublishVolume call that are not in the spec of the volume, such as secrets,
-// tokens and pod info. It also sets op.spec.mountOptions.
+// publishParams returns the parameters of the NodePublishVolume call that are not in the volume's spec. It sets
+// op.spec.mountOptions.
 func (p *Plugin) publishParams(ctx context.Context, op *operation, vol *volume.Volume) (params callParams, err error) {
 	params.can, params.attributes = op.can, op.spec.attributes
 	if params.publishContext, err = p.publishContext(ctx, &op.spec, &op.policy); err != nil {
@@ -105,8 +105,7 @@ func (p *Plugin) publishParams(ctx context.Context, op *operation, vol *volume.V
 	return params, nil
 }
 
-// prepareDir creates the parent directory of the volume's target path, and writes vol_data.json to that directory. It does
-// not create the target path itself, because that is a task of the driver.
+// prepareDir creates the parent directory of the target path, which the driver creates, with a file vol_data.json.
 func (p *Plugin) prepareDir(op *operation, vol *volume.Volume, path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil || op.spec.block {
@@ -149,9 +148,7 @@ func (p *Plugin) TearDown(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// findPublisher returns the driver and the volume handle for NodeUnpublishVolume. It reads them from vol_data.json or, if
-// that fails, from the PV or the record. If the volume is not published, published is false, and the driver must not be
-// called.
+// findPublisher returns the driver and handle for NodeUnpublishVolume. If published is false, the driver must not be called.
 func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err error) {
 	if there, err := isPublished(vol); !there || err != nil {
 		return o, false, err
@@ -169,7 +166,7 @@ func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err
 		return o, false, leftErr // with damaged data and without a mount, only files remain
 	}
 	if s, specErr := specOf(vol); specErr == nil {
-		return owner{s.driver, s.handle}, true, nil
+		return owner{s.driver, s.handle}, true, nil // from the PV
 	}
 	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, true, nil
@@ -177,8 +174,8 @@ func (p *Plugin) findPublisher(vol *volume.Volume) (o owner, published bool, err
 	return o, false, fmt.Errorf("driver of volume %q is unknown: unmount %s to have it removed: %w", vol.Name, publishPath(vol), err)
 }
 
-// isPublished reports whether the volume is published for its pod, or may be. This is the case if the target path is mounted
-// or vol_data.json exists. For a block volume, the publish directory counts instead of vol_data.json.
+// isPublished reports whether the volume is published for its pod, or may be: it is mounted, or a file or directory of it
+// exists.
 func isPublished(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(vol.Dir, dataFile)
 	if vol.Block {
@@ -199,8 +196,7 @@ func publishPath(vol *volume.Volume) string {
 	return filepath.Join(vol.Dir, mountDir)
 }
 
-// removeTarget removes the target path of the volume and its directory with vol_data.json. If the target path is still
-// mounted, it removes nothing and returns true.
+// removeTarget removes the target path of the volume and its directory, or returns true if it is still mounted.
 func removeTarget(vol *volume.Volume) (stillMounted bool, err error) {
 	at := publishPath(vol)
 	if !vol.Block {

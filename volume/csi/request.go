@@ -10,9 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// volumeCapability returns the VolumeCapability for requests: access mode, file system and mount options. multiWriter is
-// true for a driver with SINGLE_NODE_MULTI_WRITER. group is the fsGroup for a driver with VOLUME_MOUNT_GROUP, or nil.
+// volumeCapability returns the VolumeCapability for requests. multiWriter and group, which may be nil, depend on the
+// capabilities of the driver.
 func (s *volumeSpec) volumeCapability(multiWriter bool, group *int64) *csi.VolumeCapability {
+	// multiWriter requires SINGLE_NODE_MULTI_WRITER, group VOLUME_MOUNT_GROUP.
 	c := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: accessMode(s.accessMode, multiWriter)}}
 	if s.block {
 		c.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
@@ -26,8 +27,8 @@ func (s *volumeSpec) volumeCapability(multiWriter bool, group *int64) *csi.Volum
 	return c
 }
 
-// accessMode converts the access mode of a PV to the access mode of CSI. multiWriter is true for a driver with
-// SINGLE_NODE_MULTI_WRITER, which distinguishes ReadWriteOnce from ReadWriteOncePod.
+// accessMode converts the access mode of a PV for CSI. A multiWriter driver distinguishes ReadWriteOnce from ReadWriteOncePod
+// (SINGLE_NODE_MULTI_WRITER).
 func accessMode(mode corev1.PersistentVolumeAccessMode, multiWriter bool) csi.VolumeCapability_AccessMode_Mode {
 	switch {
 	case mode == corev1.ReadOnlyMany:
@@ -63,20 +64,18 @@ func (s *volumeSpec) stageRequest(path string, params callParams) *csi.NodeStage
 	}
 }
 
-// publishRequest returns the request to publish the volume. path is the target path of the volume. staged is the path where
-// the volume is staged, or empty.
-func (s *volumeSpec) publishRequest(path, staged string, params callParams) *csi.NodePublishVolumeRequest {
+// publishRequest returns the request to publish the volume at path. stagingPath is empty if the volume is not staged.
+func (s *volumeSpec) publishRequest(path, stagingPath string, params callParams) *csi.NodePublishVolumeRequest {
 	return &csi.NodePublishVolumeRequest{
-		VolumeId: s.handle, PublishContext: params.publishContext, StagingTargetPath: staged, TargetPath: path, Readonly: s.readOnly,
+		VolumeId: s.handle, PublishContext: params.publishContext, StagingTargetPath: stagingPath, TargetPath: path, Readonly: s.readOnly,
 		Secrets: params.secrets, VolumeContext: params.attributes, VolumeCapability: s.volumeCapability(params.can[canMultiWriter], params.group),
 	}
 }
 
-// expandRequest returns the request to expand the volume to this size in bytes. path is where the volume is published.
-// staged is where it is staged, or empty.
-func (s *volumeSpec) expandRequest(path, staged string, size int64, params callParams) *csi.NodeExpandVolumeRequest {
+// expandRequest returns the request to expand the volume, published at path, to a size in bytes. stagingPath may be empty.
+func (s *volumeSpec) expandRequest(path, stagingPath string, size int64, params callParams) *csi.NodeExpandVolumeRequest {
 	return &csi.NodeExpandVolumeRequest{
-		VolumeId: s.handle, VolumePath: path, StagingTargetPath: staged, Secrets: params.secrets,
+		VolumeId: s.handle, VolumePath: path, StagingTargetPath: stagingPath, Secrets: params.secrets,
 		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: s.volumeCapability(params.can[canMultiWriter], nil),
 	}
 }

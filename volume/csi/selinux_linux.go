@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hasSELinuxLabels reports whether SELinux is enabled on the node and the file system of the directory stores labels. If so,
-// the container runtime can relabel the files.
+// hasSELinuxLabels reports whether the container runtime can label files in the directory: SELinux is enabled, and the file
+// system has labels.
 func hasSELinuxLabels(dir string) bool {
 	var st unix.Stat_t
 	if unix.Lstat("/sys/fs/selinux/enforce", &st) != nil {

@@ -33,8 +33,7 @@ type volumeSpec struct {
 	stageSecret, publishSecret, expandSecret *corev1.SecretReference
 }
 
-// specOf returns those fields of an inline volume or a PV that a CSI driver needs. It returns an error if the volume is no
-// CSI volume.
+// specOf returns the fields of an inline volume or a PV that a CSI driver needs, or an error for another volume.
 func specOf(vol *volume.Volume) (volumeSpec, error) {
 	switch {
 	case vol.PV != nil && vol.PV.Spec.CSI != nil:
@@ -58,8 +57,7 @@ func inlineSpec(vol *volume.Volume) (volumeSpec, error) {
 	return s, s.validate()
 }
 
-// persistentSpec returns those fields of vol.PV that a CSI driver needs. The access mode is the first access mode of the PV,
-// as in the kubelet.
+// persistentSpec returns the fields of vol.PV that a CSI driver needs, with its first access mode, as in the kubelet.
 func persistentSpec(vol *volume.Volume) (volumeSpec, error) {
 	pv := &vol.PV.Spec
 	c := pv.CSI
@@ -98,8 +96,7 @@ func checkDriver(name string) error {
 	return nil
 }
 
-// inlineHandle returns the volume handle of an inline volume. name is the name of the volume in the pod with UID podUID. The
-// handle is the same as in the kubelet.
+// inlineHandle returns the volume handle of an inline volume of a pod, the same as in the kubelet.
 func inlineHandle(podUID, name string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(podUID+name)))
 }
@@ -133,8 +130,7 @@ const (
 	allPublish = "publish"
 )
 
-// checkBlockName returns an error if the name of a PV is also the name of a directory that all block volumes share.
-// Otherwise the PV would get that directory as its own.
+// checkBlockName returns an error if the name of a PV is the name of a directory that all block volumes share.
 func checkBlockName(pv string) error {
 	if pv == allStaging || pv == allPublish {
 		return fmt.Errorf("PV %s cannot be a block volume: directory %s is for all block volumes", pv, filepath.Join(pluginDir(), blockDir, pv))

@@ -27,8 +27,8 @@ type operation struct {
 	can    capabilities
 }
 
-// beginOperation connects to the driver of the volume, and reads its CSIDriver object and its capabilities. It changes
-// nothing on the node. The caller must close op.client.
+// beginOperation connects to the driver of the volume, and reads its CSIDriver and capabilities. The caller must close
+// op.client.
 func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *operation, err error) {
 	op = &operation{}
 	if op.spec, err = specOf(vol); err != nil {
@@ -47,9 +47,8 @@ func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *op
 	return op, nil
 }
 
-// markFinal wraps err, the error of an operation that has not called its driver, in a [volume.FinalError]. It returns err
-// unwrapped if an earlier operation may have left the volume on the node. This is the case for an update, for a recovered
-// volume, or if exists(vol) returns true or an error.
+// markFinal wraps the error of an operation that has not called its driver in a [volume.FinalError], unless an earlier one may
+// have left the volume on the node.
 func markFinal(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
 	if vol.Update || vol.Recovered {
 		return err
@@ -60,12 +59,11 @@ func markFinal(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error)
 	return &volume.FinalError{Err: err}
 }
 
-// cleanUpFailed returns the error for a failed stage or publish call. If the driver has rejected the call without an effect,
-// it removes the directories of the volume by calling clean, and wraps err in a [volume.FinalError]. It does not wrap err if
-// clean fails, or reports that the volume is still mounted.
+// cleanUpFailed returns the error of a failed stage or publish call, in a [volume.FinalError] if clean can remove the
+// directories of the volume.
 func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
-	if !ok || !call.isFinal() || vol.Update || vol.Recovered {
+	if !ok || !call.isFinal() || vol.Update || vol.Recovered { // the call may have had an effect
 		return err
 	}
 	if left, cleanErr := clean(); left || cleanErr != nil {
@@ -74,8 +72,8 @@ func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err e
 	return &volume.FinalError{Err: err}
 }
 
-// Device returns the device of the volume, with its unique name and its staging directory. For a block volume, it has the
-// directories of the block device. An inline volume is not shared, so Device returns the zero value for it.
+// Device returns the device of the volume: its unique name, and its staging directory or the directories of a block device. An
+// inline volume has the zero value, because it is not shared.
 func (p *Plugin) Device(ctx context.Context, vol volume.Volume) (volume.Device, error) {
 	if vol.PV == nil {
 		return volume.Device{}, nil // an inline volume belongs to one pod
@@ -216,8 +214,7 @@ func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner)
 	return err
 }
 
-// deviceOwner returns the driver and the volume handle of the volume. It reads them from the record of the device or, if
-// that lacks them, from vol_data.json. If both lack them, it returns the zero value.
+// deviceOwner returns the driver and the volume handle from the record of the device or vol_data.json, or the zero value.
 func deviceOwner(vol *volume.Volume) (owner, error) {
 	if o := (owner{vol.Device.Data[keyDriver], vol.Device.Data[keyHandle]}); o.isValid() {
 		return o, nil
@@ -237,8 +234,7 @@ func deviceData(vol *volume.Volume) string {
 	return filepath.Dir(vol.StagingDir)
 }
 
-// isStaged reports whether the volume is staged, or may be. This is the case if the staging directory is mounted or
-// vol_data.json exists. For a block volume, the existence of the staging directory counts instead of vol_data.json.
+// isStaged reports whether the volume is staged, or may be: it is mounted, or a file or directory of it exists.
 func isStaged(vol *volume.Volume) (bool, error) {
 	at := filepath.Join(deviceData(vol), dataFile)
 	if vol.Block {

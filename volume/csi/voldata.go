@@ -76,8 +76,7 @@ func parseData(text []byte) (owner, error) {
 	return o, nil
 }
 
-// removeMountDir removes the directory at path, a former mount point, and its parent with vol_data.json. If the directory is
-// still mounted, it removes nothing and returns true.
+// removeMountDir removes a former mount point and its parent with vol_data.json, or returns true if it is still mounted.
 func removeMountDir(path string) (mounted bool, err error) {
 	mounted, err = mount.IsMountPoint(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,8 +18,7 @@ func applyGroup(ctx context.Context, path string, gid uint32, opts Options) erro
 	return newWalk(ctx, target{gid: gid, readOnly: opts.ReadOnly}).applyTo(path, opts)
 }
 
-// applyTo changes group and mode of all files of the volume at path. The root directory is changed last. With policy
-// OnRootMismatch, applyTo does nothing if the root directory is correct.
+// applyTo changes group and mode of all files of the volume at path, the root directory last.
 func (w *walk) applyTo(path string, opts Options) error {
 	root, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -32,7 +31,7 @@ func (w *walk) applyTo(path string, opts Options) error {
 	}
 	isDir := fileType(&st) == unix.S_IFDIR
 	if opts.Policy == OnRootMismatch && isDir && w.target.isCorrect(st.Gid, uint32(st.Mode), true, false) {
-		return nil
+		return nil // the root directory is correct
 	}
 	if err := w.stopReason(); err != nil {
 		return err
@@ -80,8 +79,7 @@ func (w *walk) changeBelow(root int, slow func(int)) error {
 	return w.stopReason()
 }
 
-// awaitWorkers blocks until the channel done is closed. It calls slow after firstReport and then every reportPeriod, with
-// the number of files that were processed so far. A nil function is not called.
+// awaitWorkers blocks until done is closed, and calls slow, unless nil, periodically with the number of files processed so far.
 func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	t := time.NewTimer(firstReport)
 	defer t.Stop()

@@ -27,8 +27,7 @@ func fileType(st *unix.Statx_t) uint32 { return uint32(st.Mode) & unix.S_IFMT }
 // 5.8.
 func isMountRoot(st *unix.Statx_t) bool { return st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 }
 
-// openBelow opens a subdirectory of the directory with descriptor dir. If another file system is mounted on it, openBelow
-// returns EXDEV. If the name is a symbolic link, it returns another error.
+// openBelow opens a subdirectory of the directory dir. A mount point yields EXDEV, and a symbolic link another error.
 func openBelow(dir int, name string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_NO_XDEV})
@@ -38,9 +37,8 @@ func openBelow(dir int, name string) (int, error) {
 	return openAndCompare(dir, name, flags)
 }
 
-// openAndCompare opens a subdirectory like openBelow, but without openat2. That system call is missing before Linux 5.6, and
-// seccomp may forbid it. Before Linux 5.8, openAndCompare detects a mount only by its device number: it misses a bind mount
-// from the same file system.
+// openAndCompare opens a subdirectory like openBelow, but without openat2, which needs Linux 5.6 and may be forbidden by
+// seccomp.
 func openAndCompare(dir int, name string, flags int) (int, error) {
 	fd, err := unix.Openat(dir, name, flags, 0)
 	if err != nil {
@@ -51,6 +49,7 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 		unix.Statx(dir, "", unix.AT_EMPTY_PATH, statMask, &above),
 		unix.Statx(fd, "", unix.AT_EMPTY_PATH, statMask, &st),
 	)
+	// Before Linux 5.8, the device number alone misses a bind mount from the same file system.
 	if err == nil && (isMountRoot(&st) || st.Dev_major != above.Dev_major || st.Dev_minor != above.Dev_minor) {
 		err = unix.EXDEV
 	}
@@ -61,10 +60,10 @@ func openAndCompare(dir int, name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// changeEntry corrects group and mode of an entry of the directory, and reports whether that was necessary. The argument
-// likely is the caller's guess whether a correction is necessary. If likely is false, changeEntry checks the attributes
-// before it opens the file, which saves system calls for a correct file.
+// changeEntry corrects group and mode of a directory entry, and reports whether that was necessary. likely is the caller's
+// guess.
 func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bool) {
+	// This check saves system calls for a correct file.
 	if !likely || dir.guarded {
 		var st unix.Statx_t
 		err := unix.Statx(dir.fd, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, statMask, &st)
@@ -88,9 +87,8 @@ func (w *walk) changeEntry(dir *directory, name string, likely bool) (changed bo
 	return w.shouldChange(dir, name, &st, err) && w.changeFile(openFile(fd), &st, dir, name)
 }
 
-// shouldChange reports whether an entry of the directory must be changed now. st contains the attributes of the entry. err
-// is the error of reading them, which shouldChange records. For a subdirectory it returns false, and queues the subdirectory
-// as a task instead.
+// shouldChange reports whether a directory entry must be changed, given its attributes or the error of reading them. It queues a
+// subdirectory as a task.
 func (w *walk) shouldChange(dir *directory, name string, st *unix.Statx_t, err error) bool {
 	switch {
 	case errors.Is(err, unix.ENOENT):
@@ -110,9 +108,10 @@ func (w *walk) isCorrect(st *unix.Statx_t) bool {
 	return w.target.isCorrect(st.Gid, uint32(st.Mode), fileType(st) == unix.S_IFDIR, fileType(st) == unix.S_IFLNK)
 }
 
-// isGuarded reports whether only the current user can replace entries of the directory with these attributes. The caller
-// changes files of such a directory by name, which saves two system calls per file. If a container of the same user replaces
-// a file at that moment, only the mode of another file in the directory is changed, because symbolic links are not followed.
+// isGuarded reports whether only the current user can replace entries of the directory with these attributes.
+//
+// Its files are changed by name, which saves two system calls per file. If a container of this user replaces a file meanwhile,
+// only the mode of another file in the directory is changed: symbolic links are not followed.
 func isGuarded(st *unix.Statx_t) bool { return int(st.Uid) == unix.Geteuid() && st.Mode&0o022 == 0 }
 
 // file identifies a file to change. It is an open descriptor, or an entry of a directory for which isGuarded is true.
@@ -125,9 +124,7 @@ type file struct {
 // openFile returns the file of an open descriptor.
 func openFile(fd int) file { return file{fd, "", unix.AT_EMPTY_PATH} }
 
-// changeFile corrects group and mode of a file, and reports whether that was necessary. st contains the current attributes
-// of the file. If the group cannot be changed, changeFile still changes the mode. dir and name identify the file in recorded
-// errors.
+// changeFile corrects group and mode of a file, and reports whether that was necessary. It records errors with dir and name.
 func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name string) (changed bool) {
 	if w.isCorrect(st) {
 		return false
@@ -136,7 +133,7 @@ func (w *walk) changeFile(target file, st *unix.Statx_t, dir *directory, name st
 	var errs []error
 	if setGroup {
 		if err := unix.Fchownat(target.fd, target.name, -1, int(w.target.gid), target.flags); err != nil {
-			errs = append(errs, fmt.Errorf("chown: %w", err))
+			errs = append(errs, fmt.Errorf("chown: %w", err)) // still change the mode
 		}
 	}
 	if fileType(st) != unix.S_IFLNK {
@@ -163,8 +160,7 @@ func (f file) setMode(mode uint32) error {
 	return err
 }
 
-// setModeByProc sets the mode of f through its path in /proc/self/fd. On kernels without fchmodat2, this is the only way
-// that does not follow symbolic links.
+// setModeByProc sets the mode of f through /proc/self/fd. Without fchmodat2, only this does not follow symbolic links.
 func (f file) setModeByProc(mode uint32) error {
 	if f.name != "" {
 		fd, err := unix.Openat(f.fd, f.name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -56,9 +56,9 @@ const (
 	reportPeriod = time.Minute
 )
 
-// Apply changes the group of all files of a volume. It also gives the group read permission and, unless opts.ReadOnly is
-// true, write permission. dir is usually a directory, but may be a single file. Apply skips files that cannot be changed,
-// and then returns a [FilesError].
+// Apply changes the group of all files of a volume, and gives it read permission and, unless opts.ReadOnly is true, write
+// permission. dir is usually a directory, but may be a file. Apply skips files that cannot be changed, and then returns a
+// [FilesError].
 func Apply(ctx context.Context, dir string, gid int64, opts Options) error {
 	if gid < 0 || gid >= math.MaxUint32 {
 		return fmt.Errorf("change the group of %s: group ID %d is invalid", dir, gid)

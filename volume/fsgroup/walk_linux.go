@@ -63,8 +63,7 @@ type directory struct {
 	tasks   atomic.Int32
 }
 
-// entryPath returns the path of an entry of d, relative to the root of the volume. The path is for errors: a long path is
-// cut.
+// entryPath returns the path of an entry of d, relative to the root of the volume, for errors. A long path is cut.
 func (d *directory) entryPath(name string) string {
 	const longest = 4096
 	for ; d != nil && d.name != "" && len(name) < longest; d = d.parent {
@@ -83,12 +82,11 @@ func newWalk(ctx context.Context, want target) *walk {
 	return w
 }
 
-// addDirectory returns a directory for an open descriptor. name is the name of the directory in its parent. releaseDirectory
-// closes the descriptor; after an error, addDirectory closes it.
+// addDirectory returns a directory for an open descriptor, which releaseDirectory closes. name is its name in the parent.
 func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory, error) {
 	st, err := statFD(fd)
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = unix.Close(fd) // there is no directory to release
 		return nil, err
 	}
 	w.mu.Lock()
@@ -97,8 +95,7 @@ func (w *walk) addDirectory(parent *directory, name string, fd int) (*directory,
 	return &directory{parent: parent, name: name, fd: fd, st: st, guarded: isGuarded(&st)}, nil
 }
 
-// releaseDirectory records that a task of d has completed. After the last task it corrects group and mode of d itself, unless d
-// is the root of the volume, and closes d.
+// releaseDirectory records that a task of d has completed. After the last one it corrects group and mode of d, and closes it.
 func (w *walk) releaseDirectory(d *directory) {
 	if d.tasks.Add(-1) > 0 {
 		return
@@ -123,12 +120,11 @@ func (w *walk) pushTasks(tasks ...task) {
 	w.wake.Broadcast()
 }
 
-// nextTask removes and returns the newest task. It blocks while no task is queued and a running task may still add a task.
-// It returns false when no task remains or w is stopped.
+// nextTask removes and returns the newest task, for which it may block. It returns false when none remains or w is stopped.
 func (w *walk) nextTask() (t task, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.tasks) == 0 && w.running > 0 && w.err == nil {
+	for len(w.tasks) == 0 && w.running > 0 && w.err == nil { // a running task may add a task
 		w.wake.Wait()
 	}
 	if len(w.tasks) == 0 || w.stopReasonLocked() != nil {
@@ -169,8 +165,7 @@ func (w *walk) stopReason() error {
 	return w.stopReasonLocked()
 }
 
-// stopReasonLocked returns the error that stopped the walk, or nil. If ctx has ended, it first stops the walk with the error of
-// ctx. The caller holds w.mu.
+// stopReasonLocked returns the error that stopped the walk, also that of an ended ctx, or nil. The caller holds w.mu.
 func (w *walk) stopReasonLocked() error {
 	if w.err == nil && w.ctx.Err() != nil {
 		w.err = w.ctx.Err()
@@ -201,8 +196,7 @@ func (w *walk) runTask(t task, buf []byte) {
 	w.changeBlock(dir, buf)
 }
 
-// openSubdirectory opens a subdirectory. It returns nil if the subdirectory is a mount point, or was removed or replaced.
-// After any other error it stops the walk and returns nil.
+// openSubdirectory opens a subdirectory, or returns nil if it is a mount point or was removed. Another error stops the walk.
 func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	w.mu.Lock()
 	tooMany := w.open >= maxOpen
@@ -227,8 +221,8 @@ func (w *walk) openSubdirectory(parent *directory, name string) *directory {
 	return dir
 }
 
-// changeBlock reads the next entries of the directory: at least blockSize, or all remaining entries. It queues the
-// subdirectories and the remaining entries as tasks, and corrects the files. buf is the buffer for directory entries.
+// changeBlock corrects files among the next blockSize entries of the directory, and queues other entries as tasks. It reads with
+// buf.
 func (w *walk) changeBlock(dir *directory, buf []byte) {
 	var tasks []task
 	var names []string

@@ -22,8 +22,8 @@ import (
 // fsGroup returns the fsGroup of a pod, or nil.
 func fsGroup(pod *corev1.Pod) *int64 { return optional.OrZero(pod.Spec.SecurityContext).FSGroup }
 
-// slowReporter returns a function for fsgroup.Options.ReportSlow. The function records an event about the pod, with the
-// number of files changed so far. The first event recommends a fsGroupChangePolicy instead.
+// slowReporter returns a function for fsgroup.Options.ReportSlow, which records events about the pod with the number of files
+// changed so far.
 func slowReporter(vol volume.Volume) func(files int) {
 	told := false
 	dir, err := filepath.Rel(filepath.Dir(vol.PodDir), vol.Dir)
@@ -55,8 +55,7 @@ func createDir(dir string) error {
 	return os.Chmod(dir, 0o777)
 }
 
-// tmpfsMounter returns a function that mounts a tmpfs on a directory. size is the maximum size of the tmpfs in bytes; zero
-// means no limit. The tmpfs is not swapped, if the kernel supports the option noswap.
+// tmpfsMounter returns a function that mounts a tmpfs, not swapped if possible, with a maximum size in bytes or no limit (zero).
 func tmpfsMounter(size int64) func(ctx context.Context, dir string) error {
 	return func(_ context.Context, dir string) error {
 		return mount.Tmpfs(dir, mount.TmpfsOptions{Size: size, NoSwap: true})
@@ -93,8 +92,7 @@ func (n *node) removeVolume(ctx context.Context, vol volume.Volume) error {
 	return rmtree.Remove(vol.Dir)
 }
 
-// mayHaveMounts reports whether a container may have mounted file systems inside the volume, which requires bidirectional
-// mount propagation. It returns true if the pod spec is unknown.
+// mayHaveMounts reports whether a container may have mounted file systems inside the volume, by bidirectional mount propagation.
 func mayHaveMounts(vol volume.Volume) bool {
 	if vol.Pod == nil {
 		return true

@@ -74,8 +74,7 @@ func (d *emptyDir) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, 
 	return m, createReadyFile(ready)
 }
 
-// mountFunc returns a function that mounts a file system with this medium on a directory. If the medium is the disk, for
-// which a directory suffices, the function is nil.
+// mountFunc returns a function that mounts a file system with this medium on a directory. It is nil for the disk.
 func (d *emptyDir) mountFunc(vol volume.Volume, medium corev1.StorageMedium) (func(ctx context.Context, dir string) error, error) {
 	switch {
 	case medium == corev1.StorageMediumDefault:
@@ -123,8 +122,8 @@ func (d *emptyDir) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, 
 	return d.node.measureDir(ctx, vol.Dir)
 }
 
-// memorySize returns the maximum size of a tmpfs in bytes: the minimum of the allocatable memory of the node, the memory
-// limit of the pod and the sizeLimit of the volume. If none of them is set, it returns zero.
+// memorySize returns the maximum size of a tmpfs in bytes, by the node's allocatable memory, the pod's memory limit and the
+// sizeLimit. Zero means none.
 func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	least := func(limit int64) {
@@ -143,14 +142,13 @@ func (n *node) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) 
 	return size
 }
 
-// readyFile returns the path of an empty file that is created when the volume is set up. If it exists, SetUp does not set
-// permissions again, because a container may have changed them.
+// readyFile returns the path of an empty file that marks a volume as set up. SetUp then keeps permissions, which a container may
+// have changed.
 func readyFile(vol volume.Volume) string {
 	return filepath.Join(vol.PodDir, "plugins", "kubernetes.io~empty-dir", vol.Name, "ready")
 }
 
-// isReady reports whether the emptyDir in the directory dir was set up and still exists. ready is the path of the file that
-// SetUp creates. After a reboot, isReady returns false for a tmpfs or hugetlbfs, because it is no longer mounted.
+// isReady reports whether the emptyDir in dir was set up, which the file ready shows, and still exists.
 func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 	if _, err := os.Lstat(ready); err != nil {
 		return false, notexist.Ignore(err)
@@ -159,7 +157,7 @@ func isReady(ready, dir string, medium corev1.StorageMedium) (bool, error) {
 		_, err := os.Lstat(dir)
 		return err == nil, notexist.Ignore(err)
 	}
-	mounted, err := mount.IsMountPoint(dir)
+	mounted, err := mount.IsMountPoint(dir) // not after a reboot
 	return mounted, notexist.Ignore(err)
 }
 

@@ -27,10 +27,11 @@ type fetcher struct {
 	volume  *corev1.Volume
 }
 
-// fetchInputs fetches the config maps, secrets, tokens and other objects from which the files of the volume are created. An
-// object that does not exist is not in the result and causes no error: package payload checks whether it is optional.
+// fetchInputs fetches the config maps, secrets, tokens and other objects from which the files of the volume are created. Missing
+// objects cause no error.
 func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error) {
 	in.Allocatable = f.node.nodeAllocatable()
+	// Package payload checks whether a missing object is optional.
 	in.ConfigMaps, in.Secrets = map[string]*corev1.ConfigMap{}, map[string]*corev1.Secret{}
 	for want := range payload.References(f.volume) {
 		if f.node.options.Objects == nil {
@@ -58,8 +59,7 @@ func (f *fetcher) fetchInputs(ctx context.Context) (in payload.Inputs, err error
 	return in, nil
 }
 
-// fetchOnce fetches the object with this name and stores it in the map found. If the map contains the object already,
-// fetchOnce does nothing. If the object does not exist, it returns nil and stores nothing.
+// fetchOnce fetches the object with this name and stores it in the map found, unless it is there or does not exist.
 func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T, name string, fetch func(Objects, context.Context, string, string) (*T, error)) error {
 	if _, ok := found[name]; ok {
 		return nil
@@ -74,8 +74,7 @@ func fetchOnce[T any](ctx context.Context, fetcher *fetcher, found map[string]*T
 	return nil
 }
 
-// fetchProjected fetches the token, trust bundle or certificate of one source of a projected volume, and stores it in
-// inputs. i is the index of the source.
+// fetchProjected stores the token, trust bundle or certificate of the source with index i of a projected volume in inputs.
 func (f *fetcher) fetchProjected(ctx context.Context, i int, source *corev1.VolumeProjection, inputs *payload.Inputs) error {
 	switch {
 	case source.ServiceAccountToken != nil && f.tokens != nil:

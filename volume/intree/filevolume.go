@@ -77,8 +77,8 @@ func (w *fileVolume) Shows(pod *corev1.Pod, vol *corev1.Volume, object volume.Ob
 	return false
 }
 
-// SetUp writes the files of the volume, or updates them. It fetches all objects before it changes a file. If fetching fails
-// and a previous agent process has left usable files, it returns a StaleError: containers may start with these files.
+// SetUp writes or updates the files of the volume, after it has fetched all objects. If fetching fails and a previous agent
+// process has left usable files, it returns a StaleError: containers may start with these files.
 func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, ReadOnly: true, SELinuxRelabel: true}
 	limit, usable := fetchTimeout, w.isUsable(vol)
@@ -109,8 +109,8 @@ func (w *fileVolume) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount
 	return m, err
 }
 
-// permsFunc returns a function for atomicwriter.Options.SetPerms. The function changes the group of all files of the volume
-// to the fsGroup of the pod. If the pod has no fsGroup, permsFunc returns nil.
+// permsFunc returns a function for atomicwriter.Options.SetPerms, which changes the group of all files to the pod's fsGroup.
+// Without an fsGroup it is nil.
 func (w *fileVolume) permsFunc(ctx context.Context, vol volume.Volume) func(string) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil {
@@ -144,8 +144,7 @@ func (w *fileVolume) Usage(ctx context.Context, vol volume.Volume) (volume.Usage
 	return w.node.measureDir(ctx, vol.Dir)
 }
 
-// buildFiles fetches the objects that the volume shows, and returns the files of the volume. It returns an error if fetching
-// takes longer than the time limit.
+// buildFiles fetches the objects that the volume shows, within the time limit, and returns its files.
 func (w *fileVolume) buildFiles(ctx context.Context, vol volume.Volume, limit time.Duration) (payload.Files, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -79,8 +79,7 @@ func (h *hostPath) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, 
 // TearDown does nothing: the path belongs to the host.
 func (*hostPath) TearDown(context.Context, volume.Volume) error { return nil }
 
-// checkType returns an error if the file at path is not of this type. If nothing exists there, it creates a directory for
-// DirectoryOrCreate, and a file for FileOrCreate.
+// checkType returns an error if the file at path is not of this type. It creates missing files of a type ...OrCreate.
 func checkType(path string, typ corev1.HostPathType) error {
 	info, err := os.Stat(path)
 	if missing := os.IsNotExist(err); missing {

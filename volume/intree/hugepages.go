@@ -19,9 +19,8 @@ func isHugePages(medium corev1.StorageMedium) bool {
 	return medium == corev1.StorageMediumHugePages || strings.HasPrefix(string(medium), string(corev1.StorageMediumHugePagesPrefix))
 }
 
-// pageSize returns the size of the huge pages for an emptyDir with this medium, in bytes. If the medium contains a size, the
-// pod must request huge pages of that size. Otherwise the pod must request huge pages of exactly one size, and pageSize
-// returns that size.
+// pageSize returns the huge page size in bytes for an emptyDir of this medium: that of the medium, or the only one of the pod.
+// The pod must request such pages.
 func pageSize(pod *corev1.Pod, medium corev1.StorageMedium) (int64, error) {
 	asked := map[int64]bool{}
 	add := func(list corev1.ResourceList) {

@@ -56,8 +56,7 @@ func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, err
 	return d, nil
 }
 
-// isDevice reports whether the local path of vol.PV is a block device. It returns false for a directory, and an error for any
-// other file. It returns when ctx ends, even if the file system hangs.
+// isDevice reports whether the local path of vol.PV is a block device, otherwise it is a directory. It returns when ctx ends.
 func (l *local) isDevice(ctx context.Context, vol volume.Volume) (bool, error) {
 	path, found := vol.PV.Spec.Local.Path, make(chan fs.FileMode, 1)
 	err := l.node.calls.Do(ctx, path, func() error {
@@ -119,9 +118,8 @@ func (l *local) Unstage(ctx context.Context, vol volume.Volume) error {
 	return notexist.Ignore(os.Remove(vol.StagingDir))
 }
 
-// SetUp bind-mounts the local directory, or the staged file system of the device, at vol.Dir. If no other pod uses the
-// volume, SetUp also changes the group of the files to the fsGroup of the pod. For a block volume it only returns the path
-// of the device.
+// SetUp bind-mounts the local directory, or the staged file system of the device, at vol.Dir. It changes the group of the files
+// to the pod's fsGroup, unless another pod uses the volume. For a block volume it returns the path of the device.
 func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, error) {
 	m := volume.Mount{HostPath: vol.Dir, ReadOnly: vol.ReadOnly, SELinuxRelabel: true}
 	is, err := l.isDevice(ctx, vol)
@@ -159,8 +157,8 @@ func (l *local) SetUp(ctx context.Context, vol volume.Volume) (volume.Mount, err
 	return m, l.applyFSGroup(ctx, vol, false)
 }
 
-// bindVolume bind-mounts the directory source at vol.Dir. It applies only those mount options of the PV that are valid for a
-// bind mount, such as noexec.
+// bindVolume bind-mounts the directory source at vol.Dir, with the mount options of the PV that a bind mount can have, such as
+// noexec.
 func bindVolume(source string, vol volume.Volume) error {
 	o := mount.BindOptions{Attrs: mount.ParseAttrs(vol.MountOptions)}
 	if vol.ReadOnly {
@@ -169,9 +167,8 @@ func bindVolume(source string, vol volume.Volume) error {
 	return mount.Bind(source, vol.Dir, o)
 }
 
-// applyFSGroup changes the group of the volume's files to the fsGroup of the pod. If another pod uses the volume, it does
-// nothing. used is true if containers may use the volume already. In this case it changes no file if the root directory has
-// the group.
+// applyFSGroup changes the group of the files to the pod's fsGroup, unless another pod uses the volume. used means that
+// containers may already use it.
 func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) error {
 	gid := fsGroup(vol.Pod)
 	if gid == nil || vol.ReadOnly || vol.UsedByOtherPod {
@@ -189,8 +186,7 @@ func (l *local) applyFSGroup(ctx context.Context, vol volume.Volume, used bool) 
 	return err
 }
 
-// warnOtherGroup records a warning event if the group of the volume's directory is not the fsGroup of the pod. source is the
-// directory of the volume. warnOtherGroup is called for a volume whose group another pod has set.
+// warnOtherGroup records a warning event if the group of the directory source, set by another pod, is not the pod's fsGroup.
 func (l *local) warnOtherGroup(ctx context.Context, vol volume.Volume, source string) {
 	gid := fsGroup(vol.Pod)
 	if gid == nil {

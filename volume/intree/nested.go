@@ -15,10 +15,10 @@ import (
 	"github.com/seed81659283/nodeagent/internal/containers"
 )
 
-// nestedMountPoints returns the mount points of other volumes inside the volume with this name, relative to its root. For
-// example, if a container mounts this volume at /a and another volume at /a/b, the result contains "b". The plugin creates
-// these directories, because the container runtime cannot create them in a read-only volume. Source: getNestedMountpoints in
-// pkg/volume/util.
+// nestedMountPoints returns the relative mount points of other volumes inside a volume: "b" if it is mounted at /a and another
+// volume at /a/b. Source: getNestedMountpoints in pkg/volume/util.
+//
+// The plugin creates them, because the container runtime cannot create directories in a read-only volume.
 func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	var found []string
 	for c := range containers.All(spec) {
@@ -39,8 +39,7 @@ func nestedMountPoints(name string, spec *corev1.PodSpec) []string {
 	return slices.Compact(found)
 }
 
-// relativeBelow returns the paths below target, relative to target. It omits a path that is below another path of the
-// result. The paths must be sorted.
+// relativeBelow returns the sorted paths below target, relative to it, without a path that is below another one.
 func relativeBelow(target string, sorted []string) []string {
 	var found []string
 	prefix := target + "/" // no path begins with "//": below the root directory nothing is needed

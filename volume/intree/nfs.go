@@ -98,8 +98,8 @@ func formatServer(name string) string {
 	return name
 }
 
-// runMount runs mount(8) with these arguments. On failure, the error contains the output of the command. When ctx ends,
-// runMount kills the command and its child processes.
+// runMount runs mount(8) with these arguments. Its error has the output. When ctx ends, it kills the command and its child
+// processes.
 func runMount(ctx context.Context, args []string) error {
 	out := &plugincmd.Output{Max: maxMountOutput, Drop: true}
 	cmd := exec.CommandContext(ctx, "mount", args...)

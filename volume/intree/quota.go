@@ -14,12 +14,11 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// setQuota limits the disk usage of the volume to its sizeLimit with a project quota. It does nothing if the file system has
-// no project quotas or the pod has no user namespace. In these cases, only the eviction manager enforces the limit.
+// setQuota limits the disk usage of the volume to its sizeLimit with a project quota, if pod and file system permit it.
 func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
 	limit := vol.Source.EmptyDir.SizeLimit
 	if limit == nil || limit.Value() <= 0 || !canUseQuota(vol.Pod) {
-		return nil
+		return nil // only the eviction manager enforces the limit
 	}
 	size := uint64(limit.Value())
 	err := d.node.calls.Do(ctx, "quota "+vol.Dir, func() error { return d.node.projects.Limit(vol.Dir, size) })
@@ -29,23 +28,22 @@ func (d *emptyDir) setQuota(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// canUseQuota reports whether the pod has its own user namespace, so that a project quota limits its processes. In the user
-// namespace of the host, a process can move its files to another project, whose quota then counts them. Source: setupDir in
+// canUseQuota reports whether a project quota limits the pod, because it has its own user namespace. Source: setupDir in
 // pkg/volume/emptydir.
 func canUseQuota(pod *corev1.Pod) bool {
+	// In the user namespace of the host, a process can move its files to another project.
 	return pod != nil && pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers
 }
 
-// releaseQuota removes the quota of the project ID that the removed directory of the volume had. Zero means that it had
-// none. Errors are ignored, because a remaining quota applies to no files.
+// releaseQuota removes the quota of the project ID of a removed volume, or zero. It ignores errors: a remaining quota applies to
+// no files.
 func (d *emptyDir) releaseQuota(vol volume.Volume, project uint32) {
 	if project != 0 {
 		_ = projquota.Release(filepath.Dir(vol.Dir), project)
 	}
 }
 
-// quotaUsage returns the usage of a directory as its project quota has counted it, which is faster than adding up all files.
-// It returns false if the directory has no quota.
+// quotaUsage returns the usage of a directory from its project quota, faster than adding up files, and false if it has none.
 func (n *node) quotaUsage(ctx context.Context, dir string) (volume.Usage, bool) {
 	quota, err := projquota.UsageOf(dir)
 	if err != nil || quota.Limit == 0 {

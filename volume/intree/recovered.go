@@ -106,10 +106,9 @@ func certificateExpiry(root *os.Root, path string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%s has no certificate", path)
 }
 
-// readCredential returns the contents of the regular file at path in root, the directory of a volume. It returns an error if
-// a symbolic link leads out of root, or if the file is larger than maxCredential.
+// readCredential returns the contents of a regular file of at most maxCredential bytes in root, the directory of a volume.
 func readCredential(root *os.Root, path string) ([]byte, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // no symbolic link leads out of root
 	if err != nil {
 		return nil, err
 	}

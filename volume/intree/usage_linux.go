@@ -11,8 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// measureDir returns the usage of a directory. For a mount point, this is the usage of its file system. Otherwise measureDir
-// adds up the files below the directory.
+// measureDir returns the usage of a directory: of its file system for a mount point, otherwise of the files below.
 func (n *node) measureDir(ctx context.Context, dir string) (usage volume.Usage, err error) {
 	if usage, err = n.statFilesystem(ctx, dir); err != nil {
 		return usage, err

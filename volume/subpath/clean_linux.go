@@ -26,9 +26,8 @@ func cleanTree(ctx context.Context, path string) error {
 // cleaner is the state of one call of Clean.
 type cleaner struct{ unmounter mount.Unmounter }
 
-// cleanPath unmounts and removes the file or directory at path, and the entries below it that Prepare has created. depth is
-// the number of directories between this path and the path that was passed to Clean. An error in one entry does not prevent
-// the removal of the other entries.
+// cleanPath unmounts and removes path and the entries below it that Prepare has created. depth is that of path below the
+// argument of Clean.
 func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -43,7 +42,7 @@ func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	case err != nil:
 		return err
 	case info.IsDir():
-		return c.cleanDir(ctx, path, depth)
+		return c.cleanDir(ctx, path, depth) // an error in one entry does not prevent the removal of other entries
 	case info.Size() > 0 || !info.Mode().IsRegular():
 		return fmt.Errorf("remove %s: it is no empty file", path)
 	}

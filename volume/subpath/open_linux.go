@@ -29,9 +29,9 @@ type volume struct {
 	stepwise bool     // resolve each path stepwise, without openat2; for tests
 }
 
-// openVolume opens the root of the volume at path. It follows symbolic links in the path, because the agent chooses the path
-// and containers cannot change it.
+// openVolume opens the root of the volume at path.
 func openVolume(path string) (*volume, error) {
+	// Symbolic links are followed: the agent chooses the path, and containers cannot change it.
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -63,13 +63,13 @@ func (v *volume) openPath(path string) (int, error) {
 	return v.openStepwise(path)
 }
 
-// openAtOnce opens a path inside the volume with one call of openat2 (Linux 5.6). It can fail where openStepwise succeeds:
-// for a missing directory, an absolute symbolic link, or during a concurrent rename.
+// openAtOnce opens a path inside the volume with openat2 (Linux 5.6). It can fail where openStepwise succeeds.
 func (v *volume) openAtOnce(path string) (int, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	}
+	// This fails for a missing directory, an absolute symbolic link, or during a concurrent rename.
 	fd, err := unix.Openat2(v.fd, path, &how)
 	if errors.Is(err, unix.ENOTDIR) {
 		how.Flags &^= unix.O_DIRECTORY
@@ -84,8 +84,8 @@ type pathElement struct {
 	create bool // part of the subPath, not of a symbolic link: a missing directory is created
 }
 
-// openStepwise opens a path inside the volume, one element after the other. It resolves each symbolic link itself, and the
-// kernel follows none. Therefore no concurrent change can make it leave the volume.
+// openStepwise opens a path inside the volume element by element. It resolves symbolic links itself, so that no concurrent
+// change leads out of the volume.
 func (v *volume) openStepwise(path string) (int, error) {
 	w := &walk{volume: v}
 	defer w.closeAll()
@@ -159,8 +159,8 @@ func (w *walk) takeCurrent() (int, error) {
 	return fd, nil
 }
 
-// addPath adds the elements of a path to the elements that w opens next. own is true for the subPath and false for the
-// target of a symbolic link. Only missing directories of the subPath are created.
+// addPath adds the elements of a path to those that w opens next. Missing directories are created if the path is the subPath
+// (own).
 func (w *walk) addPath(path string, own bool) {
 	for _, e := range slices.Backward(strings.Split(path, "/")) {
 		if e != "" && e != "." {
@@ -169,8 +169,8 @@ func (w *walk) addPath(path string, own bool) {
 	}
 }
 
-// enterElement opens a path element in the current directory and makes it the current file or directory. If the element is a
-// symbolic link, enterElement only returns the target of the link.
+// enterElement opens a path element in the current directory and makes it the current one, or returns the target of a symbolic
+// link.
 func (w *walk) enterElement(element pathElement) (link string, err error) {
 	fd, err := openElement(w.currentDir(), element.name)
 	if errors.Is(err, unix.ENOENT) && element.create {
@@ -200,10 +200,10 @@ func (w *walk) enterElement(element pathElement) (link string, err error) {
 	return string(buf[:n]), nil
 }
 
-// openElement opens an entry of the directory with descriptor dir. It opens a symbolic link itself, not its target. It tries
-// O_DIRECTORY first, because that makes autofs mount the directory.
+// openElement opens an entry of the directory dir, also a symbolic link itself.
 func openElement(dir int, name string) (int, error) {
 	const flags = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	// O_DIRECTORY makes autofs mount the directory.
 	fd, err := unix.Openat(dir, name, flags|unix.O_DIRECTORY, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return unix.Openat(dir, name, flags, 0)
@@ -211,11 +211,11 @@ func openElement(dir int, name string) (int, error) {
 	return fd, err
 }
 
-// createDir creates a directory in the current directory and returns its descriptor. The directory gets the mode of the root
-// of the volume, regardless of the umask. If another process has created the directory by now, createDir opens it.
+// createDir creates a directory in the current directory and opens it. Its mode is that of the volume's root, regardless of the
+// umask.
 func (w *walk) createDir(name string) (int, error) {
 	err := unix.Mkdirat(w.currentDir(), name, w.volume.mode&0o777)
-	if errors.Is(err, unix.EEXIST) {
+	if errors.Is(err, unix.EEXIST) { // another process has created it
 		return openElement(w.currentDir(), name)
 	}
 	if err != nil {
@@ -232,8 +232,8 @@ func (w *walk) createDir(name string) (int, error) {
 	return fd, nil
 }
 
-// followLink adds the elements of a symbolic link's target to the elements that w opens next. It returns ErrOutside if the
-// target is absolute and does not begin with the path of the volume.
+// followLink adds the elements of a link's target to those that w opens next. An absolute target outside the volume is
+// ErrOutside.
 func (w *walk) followLink(link string) error {
 	if !strings.HasPrefix(link, "/") {
 		w.addPath(link, false)

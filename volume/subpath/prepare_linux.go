@@ -60,8 +60,8 @@ func bindSubPath(ctx context.Context, request Request) error {
 	return nil
 }
 
-// sanitizeError returns an error with the cause of err but without paths of the host: the errno in err, or the error of a
-// context. Any other error is replaced by "internal error".
+// sanitizeError returns an error without paths of the host: the errno in err, a context error, ErrUnsupported or "internal
+// error".
 func sanitizeError(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
@@ -72,9 +72,7 @@ func sanitizeError(err error) error {
 	return errors.New("internal error")
 }
 
-// detachStale lazily unmounts stale mounts at target. A mount is stale if a container has replaced its file, or if the
-// server of its file system no longer responds. detachStale stops at a bind mount of the open file source, and then returns
-// true. If target is no mount point, it returns false.
+// detachStale lazily unmounts stale mounts at target. bound reports whether a bind mount of the open file source remains.
 func detachStale(source int, target string) (bound bool, err error) {
 	for range maxStale {
 		mounted, err := mount.IsMountPoint(target)
@@ -88,6 +86,7 @@ func detachStale(source int, target string) (bound bool, err error) {
 		case isSameFile(source, target):
 			return true, nil
 		}
+		// A container has replaced the mounted file, or the server of its file system no longer responds.
 		if err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
 			return false, err
 		}
@@ -95,14 +94,14 @@ func detachStale(source int, target string) (bound bool, err error) {
 	return false, unix.EBUSY
 }
 
-// isSameFile reports whether the file at target is the open file source. It compares cached attributes, so it does not wait
-// for the server of a network file system. It returns false if they cannot be read.
+// isSameFile reports whether the file at target is the open file source.
 func isSameFile(source int, target string) bool {
 	fd, err := unix.Open(target, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(fd)
+	// Cached attributes: a network file system may hang.
 	const flags, mask = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE | unix.STATX_INO
 	var a, b unix.Statx_t
 	if unix.Statx(source, "", flags, mask, &a) != nil || unix.Statx(fd, "", flags, mask, &b) != nil {
@@ -111,8 +110,8 @@ func isSameFile(source int, target string) bool {
 	return a.Ino == b.Ino && a.Dev_major == b.Dev_major && a.Dev_minor == b.Dev_minor && a.Mode&unix.S_IFMT == b.Mode&unix.S_IFMT
 }
 
-// createTarget creates the mount point at target. It is a directory if the open file source is a directory, else an empty
-// file. createTarget replaces an existing target of the wrong type.
+// createTarget creates the mount point: a directory or an empty file, as the open file source. It replaces one of the wrong
+// type.
 func createTarget(source int, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err

@@ -47,8 +47,8 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Prepare bind-mounts the file or directory request.SubPath of a volume at request.Target, and returns the target path. It
-// creates missing directories of the subPath. It keeps an existing bind mount of this file or directory, and detaches any
-// other mount at the target.
+// creates missing directories of the subPath. It keeps an existing bind mount of the same file, and detaches other mounts at the
+// target.
 func Prepare(ctx context.Context, request Request) (path string, err error) {
 	if err := checkSubPath(request.SubPath); err != nil {
 		return "", &Error{SubPath: request.SubPath, Err: err}
@@ -59,9 +59,9 @@ func Prepare(ctx context.Context, request Request) (path string, err error) {
 	return request.Target, nil
 }
 
-// Clean unmounts and removes the targets that Prepare has created at path and below it. It also removes their parent
-// directories up to this path. It deletes no files of a mounted file system. It keeps a file that is not empty, and returns
-// an error for it. If nothing exists at path, Clean returns nil.
+// Clean unmounts and removes the targets that Prepare has created at path and below it, and their parent directories up to this
+// path. It deletes no files of a mounted file system. It keeps a file that is not empty, and returns an error for it. If nothing
+// exists at path, Clean returns nil.
 func Clean(ctx context.Context, path string) error { return cleanTree(ctx, path) }
 
 // Limits for a subPath.

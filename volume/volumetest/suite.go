@@ -170,8 +170,7 @@ func (c *pluginCheck) checkSetUp() volume.Mount {
 	return m
 }
 
-// checkTearDown calls TearDown, and checks that the directory of the volume and the pod's directory of plugins are removed.
-// If a check fails, the test failure cites the argument rule.
+// checkTearDown calls TearDown and checks that the directories of the volume are removed. A test failure cites the rule.
 func (c *pluginCheck) checkTearDown(vol volume.Volume, rule string) {
 	c.Helper()
 	c.Succeed(c.Plugin.TearDown(c.Context(), vol), rule, "TearDown")

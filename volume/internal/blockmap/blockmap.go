@@ -25,9 +25,8 @@ type Mapping struct {
 	Link  string // symbolic link in the directory of the pod
 }
 
-// Map bind-mounts the block device at path on m.Bound, and creates the symbolic link m.Link to the device. The path may
-// itself be a symbolic link. A loop device keeps the device open until Unmap, even if the agent exits. Map may be called
-// again.
+// Map bind-mounts the block device at path, which may be a symbolic link, on m.Bound, and creates the symbolic link m.Link to
+// the device. A loop device keeps the device open until Unmap, even if the agent exits. Map may be called again.
 func (m Mapping) Map(ctx context.Context, path string) error {
 	device, err := blockdev.Resolve(path)
 	if err != nil {
