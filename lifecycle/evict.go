@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/mailbox"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
@@ -87,11 +88,9 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 		was, over := now.Eviction, !now.EvictionHistory.Until.After(time.Now()) // expired: the temporarily evicted pod could be admitted again at once
 		// The recorded eviction stays, with the shorter grace period. A final eviction replaces a temporary one.
 		if was != nil && (!was.IsTemporary(pod) || !over) && (!was.Temporary || e.Temporary) {
-			grace := e.Grace
+			grace := mailbox.ShorterGrace(pod, was.Grace, e.Grace)
 			e = *was
-			if grace > 0 && (e.Grace == 0 || grace < e.Grace) {
-				e.Grace = grace
-			}
+			e.Grace = grace
 		} else if e.Temporary {
 			now.EvictionHistory = now.EvictionHistory.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
 			now.EvictionHistory.Reason = e.Reason

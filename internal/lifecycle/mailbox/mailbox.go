@@ -8,6 +8,7 @@ package mailbox
 import (
 	"context"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
@@ -153,13 +154,11 @@ func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	current := &m.eviction
-	shorter := eviction.Grace > 0 && (current.grace == 0 || eviction.Grace < current.grace)
-	if current.request == nil || shorter {
-		current.request = &eviction
-	}
+	shorter := ShorterGrace(m.pod, current.grace, eviction.Grace) != current.grace
 	if shorter {
 		current.grace = eviction.Grace
 	}
+	current.request = mergeEvictions(m.pod, current.request, eviction)
 	if m.cancelWork != nil && (!m.stopping || shorter) {
 		m.cancelWork()
 	}
@@ -174,6 +173,38 @@ func (m *Mailbox) Evict(eviction podstatus.Eviction) <-chan struct{} {
 	current.done = done
 	sleep.Wake(m.Changed)
 	return done
+}
+
+// mergeEvictions returns the eviction for two requests that the worker has not accepted: the first, with the shorter grace period. A
+// final eviction replaces a temporary one. A nil pending means that there is only one request.
+func mergeEvictions(pod *corev1.Pod, pending *podstatus.Eviction, requested podstatus.Eviction) *podstatus.Eviction {
+	if pending == nil {
+		return &requested
+	}
+	merged := *pending
+	if pending.Temporary && !requested.Temporary {
+		merged = requested
+	}
+	merged.Grace = ShorterGrace(pod, pending.Grace, requested.Grace)
+	return &merged
+}
+
+// ShorterGrace returns the shorter of two grace periods of evictions of a pod. Zero is the grace period of the pod itself; for a nil pod it is
+// longer than any other.
+func ShorterGrace(pod *corev1.Pod, a, b time.Duration) time.Duration {
+	length := func(grace time.Duration) time.Duration {
+		switch {
+		case grace > 0:
+			return grace
+		case pod == nil:
+			return math.MaxInt64
+		}
+		return plan.GracePeriod(pod)
+	}
+	if length(b) < length(a) {
+		return b
+	}
+	return a
 }
 
 // RequestRuntimeCleanup makes the worker remove all containers and sandboxes of the pod from the runtime once the pod has

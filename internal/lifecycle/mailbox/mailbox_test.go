@@ -88,6 +88,7 @@ func TestWorkCancelledByDeletionAndEviction(t *testing.T) {
 		"start, pod evicted":             {false, evict(0), true},
 		"stop, pod evicted":              {true, evict(0), false},
 		"stop, shorter grace period":     {true, evict(time.Second), true},
+		"stop, longer grace period":      {true, evict(time.Hour), false},
 		"start, no change":               {false, func(*mailbox.Mailbox) {}, false},
 	}
 	for name, tt := range tests {
@@ -124,6 +125,32 @@ func TestEvictChannelClosedByNotifyEvicted(t *testing.T) {
 	m.NotifyRemoved()
 	<-third
 	<-m.Evict(podstatus.Eviction{Reason: "Evicted"})
+}
+
+// Two evictions that the worker has not accepted become one: the first reason and the shorter grace period apply, and a final eviction
+// replaces a temporary one. Grace period zero is that of the pod, 30 s.
+func TestEvictMergesPendingEvictions(t *testing.T) {
+	eviction := func(reason string, grace time.Duration, temporary bool) podstatus.Eviction {
+		return podstatus.Eviction{Reason: reason, Grace: grace, Temporary: temporary}
+	}
+	for name, tt := range map[string]struct{ first, second, want podstatus.Eviction }{
+		"second is shorter":               {eviction("A", 20*time.Second, false), eviction("B", 5*time.Second, false), eviction("A", 5*time.Second, false)},
+		"second is longer":                {eviction("A", 5*time.Second, false), eviction("B", 20*time.Second, false), eviction("A", 5*time.Second, false)},
+		"second is longer than the pod's": {eviction("A", 0, false), eviction("B", 5*time.Minute, false), eviction("A", 0, false)},
+		"pod's is shorter":                {eviction("A", 5*time.Minute, false), eviction("B", 0, false), eviction("A", 0, false)},
+		"final after temporary":           {eviction("A", 0, true), eviction("B", 0, false), eviction("B", 0, false)},
+		"temporary after final, shorter":  {eviction("A", 0, false), eviction("B", 5*time.Second, true), eviction("A", 5*time.Second, false)},
+		"final after temporary, longer":   {eviction("A", 5*time.Second, true), eviction("B", 20*time.Second, false), eviction("B", 5*time.Second, false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podtest.Pod("a")
+			pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
+			m := mailbox.New(pod)
+			m.Evict(tt.first)
+			m.Evict(tt.second)
+			assert.Equal(t, &tt.want, m.AcceptEviction())
+		})
+	}
 }
 
 // All channels that RequestRuntimeCleanup returns close at once.
