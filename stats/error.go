@@ -49,6 +49,11 @@ func (f *failures) addError(source, object string, err error) {
 	f.all = append(f.all, &Error{Source: source, Object: object, Err: err})
 }
 
+// addAll adds the errors of other.
+func (f *failures) addAll(other *failures) {
+	f.all, f.more = append(f.all, other.all...), f.more+other.more
+}
+
 // joinErrors returns the collected errors as one error, or nil if there are none.
 func (f *failures) joinErrors() error {
 	if f.more > 0 {

@@ -5,6 +5,7 @@ package stats_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -81,4 +83,55 @@ func TestRuntimeIsListedAgainForUnlistedPod(t *testing.T) {
 		s, err = c.Summary(t.Context())
 		return err == nil && len(s.Pods) == 1
 	}, time.Minute, 50*time.Millisecond, "listed again long before RuntimePeriod")
+}
+
+// The runtime was listed and measured before the only container of a pod exited. The kubelet evicts such a pod first: it has no measurement.
+func TestRuntimeIsListedAgainForExitedContainer(t *testing.T) {
+	for name, seen := range map[string]bool{"after a measurement of its cgroup": true, "before any measurement": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newTestNode(t)
+			h.opts.RuntimePeriod = time.Hour
+			path := h.pod("crashed", cgroups.BestEffort, mib)
+			h.pod("web", cgroups.BestEffort, mib)
+			c := h.collector()
+			leaf := h.leafOf(path)
+			if !seen {
+				require.NoError(t, h.tree.Remove(t.Context(), leaf))
+			}
+			s, err := c.Summary(t.Context())
+			require.NoError(t, err)
+			require.Len(t, s.Pods, 2, "the container without a cgroup is measured by the runtime")
+			if seen {
+				require.NoError(t, h.tree.Remove(t.Context(), leaf))
+			}
+			require.NoError(t, h.rt.KillWith(h.containerOf("crashed"), critest.Exit{Code: 137}))
+			require.Eventually(t, func() bool {
+				s, err = c.Summary(t.Context())
+				return err == nil && len(s.Pods) == 1
+			}, time.Minute, 50*time.Millisecond, "listed again long before RuntimePeriod")
+			assert.Equal(t, "web", s.Pods[0].PodRef.Name)
+		})
+	}
+}
+
+// leafOf returns the cgroup of the only container of the pod with this cgroup.
+func (h *testNode) leafOf(pod cgroups.Path) cgroups.Path {
+	h.t.Helper()
+	names, err := h.tree.Children(h.t.Context(), pod)
+	require.NoError(h.t, err)
+	i := slices.IndexFunc(names, func(name string) bool { return strings.HasPrefix(name, "cri-containerd-") })
+	require.GreaterOrEqual(h.t, i, 0)
+	return pod.Join(names[i])
+}
+
+// containerOf returns the ID of the only container of a pod.
+func (h *testNode) containerOf(pod string) string {
+	h.t.Helper()
+	snapshot, err := h.rt.List(h.t.Context())
+	require.NoError(h.t, err)
+	sandbox := slices.IndexFunc(snapshot.Sandboxes, func(s cri.Sandbox) bool { return s.Pod.Name == pod })
+	require.GreaterOrEqual(h.t, sandbox, 0)
+	i := slices.IndexFunc(snapshot.Containers, func(c cri.Container) bool { return c.SandboxID == snapshot.Sandboxes[sandbox].ID })
+	require.GreaterOrEqual(h.t, i, 0)
+	return snapshot.Containers[i].ID
 }

@@ -73,12 +73,30 @@ func (k *Collector) samplePods(ctx context.Context, parts, sandboxParts cgroups.
 	if err == nil && hasUnlistedPod(snapshot, paths) {
 		snapshot, err = k.listPods(ctx, minListAge)
 	}
+	k.leaves.retainPods(paths)
+	var sampleErrs failures
+	pods := k.sampleListed(ctx, snapshot, paths, err, parts, sandboxParts, &sampleErrs)
+	if err == nil && hasListedExit(pods) {
+		var newer cri.Snapshot
+		if newer, err = k.listPods(ctx, minListAge); err == nil && !newer.Time.Equal(snapshot.Time) {
+			sampleErrs = failures{}
+			pods = k.sampleListed(ctx, newer, paths, nil, parts, sandboxParts, &sampleErrs)
+		}
+	}
 	if err != nil {
 		errs.all = append(errs.all, err)
 	}
-	k.leaves.retainPods(paths)
+	errs.addAll(&sampleErrs)
+	return pods
+}
+
+// sampleListed returns the pods with a running container in snapshot, with the counters of their cgroups in paths. If listErr
+// is not nil, snapshot is old, and the result includes the pods in paths that are missing in snapshot.
+func (k *Collector) sampleListed(
+	ctx context.Context, snapshot cri.Snapshot, paths map[string]cgroups.Path, listErr error, parts, sandboxParts cgroups.Parts, errs *failures,
+) []pod {
 	pods := runningPods(snapshot)
-	if err != nil {
+	if listErr != nil {
 		pods = append(pods, unlistedPods(pods, paths)...)
 	}
 	for i := range pods {
@@ -93,6 +111,15 @@ func (k *Collector) samplePods(ctx context.Context, parts, sandboxParts cgroups.
 		}
 	}
 	return pods
+}
+
+// hasListedExit reports whether a container in pods has no cgroup although its pod has a cgroup. The container may have exited
+// after the snapshot. Its measurement by the runtime, which is as old, must not stand for a pod that waits for a restart: the
+// eviction prefers pods without a running container as victims.
+func hasListedExit(pods []pod) bool {
+	return slices.ContainsFunc(pods, func(p pod) bool {
+		return p.found && slices.ContainsFunc(p.containers, func(c container) bool { return !c.found })
+	})
 }
 
 // listPodCgroups returns the cgroups of all pods, by pod UID.
