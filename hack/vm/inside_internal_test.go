@@ -80,12 +80,16 @@ func TestWritable(t *testing.T) {
 func TestOptionsFromEnv(t *testing.T) {
 	o, err := optionsFromEnv()
 	require.NoError(t, err)
-	assert.Equal(t, options{1024, 2, 10 * time.Minute}, o)
+	assert.Equal(t, options{1024, 2, 10 * time.Minute, "host"}, o)
 	for _, text := range []string{"0", "-1", "1G", " 1"} {
 		t.Setenv("VM_MEM", text)
 		_, err := optionsFromEnv()
 		assert.EqualError(t, err, "parse VM_MEM: \""+text+"\" is no positive number")
 	}
+	t.Setenv("VM_MEM", "")
+	t.Setenv("VM_CLOCK", "sun")
+	_, err = optionsFromEnv()
+	assert.EqualError(t, err, `parse VM_CLOCK: "sun" is neither host nor own`)
 }
 
 func TestLockWaitsUntilItsContextEnds(t *testing.T) {

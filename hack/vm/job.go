@@ -91,6 +91,7 @@ type options struct {
 	memory  int // MiB
 	cpus    int
 	timeout time.Duration
+	clock   string // "own" or "host"
 }
 
 func optionsFromEnv() (options, error) {
@@ -103,7 +104,14 @@ func optionsFromEnv() (options, error) {
 		return options{}, err
 	}
 	seconds, err := positive("VM_TIMEOUT", 600)
-	return options{memory, cpus, time.Duration(seconds) * time.Second}, err
+	if err != nil {
+		return options{}, err
+	}
+	clock := cmp.Or(os.Getenv("VM_CLOCK"), "host")
+	if clock != "host" && clock != "own" {
+		return options{}, fmt.Errorf("parse VM_CLOCK: %q is neither host nor own", clock)
+	}
+	return options{memory, cpus, time.Duration(seconds) * time.Second, clock}, nil
 }
 
 func positive(name string, zero int) (int, error) {

@@ -31,6 +31,9 @@ var recipe []byte
 //go:embed xstate/xstate.c
 var xstateSource []byte
 
+//go:embed xstate/clock.c
+var clockSource []byte
+
 // prepareTimeout is for installing tools, and downloading and unpacking a kernel: seconds on a good network.
 const prepareTimeout = 10 * time.Minute
 
@@ -49,7 +52,7 @@ func newKernel(cache, kind string) (*kernel, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("no kernel for %s: there are some for amd64", runtime.GOARCH)
 	}
-	key := sha256.Sum256(slices.Concat(recipe, xstateSource))
+	key := sha256.Sum256(slices.Concat(recipe, xstateSource, clockSource))
 	k := &kernel{kind: kind, dir: filepath.Join(cache, fmt.Sprintf("%s-%.6x", kind, key))}
 	switch kind {
 	case "uml":
@@ -198,11 +201,18 @@ func (k *kernel) arrangeUML(ctx context.Context) error {
 	if err := os.Rename(filepath.Join(k.dir, "usr/bin/linux.uml"), k.image()); err != nil {
 		return err
 	}
-	source := filepath.Join(k.dir, "xstate.c")
-	if err := os.WriteFile(source, xstateSource, 0o644); err != nil {
-		return err
+	args := []string{"-O1", "-Wall", "-shared", "-fPIC", "-o", k.xstate()}
+	for _, source := range []struct {
+		name string
+		text []byte
+	}{{"xstate.c", xstateSource}, {"clock.c", clockSource}} {
+		path := filepath.Join(k.dir, source.name)
+		if err := os.WriteFile(path, source.text, 0o644); err != nil {
+			return err
+		}
+		args = append(args, path)
 	}
-	return command(ctx, k.dir, "gcc", "-O1", "-Wall", "-shared", "-fPIC", "-o", k.xstate(), source)
+	return command(ctx, k.dir, "gcc", args...)
 }
 
 // xstate is the library that User Mode Linux is loaded with.

@@ -102,7 +102,7 @@ func (m *machine) run(ctx context.Context) (status int, err error) {
 	args := m.stockCommand()
 	env := []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + m.dir, "HOME=" + m.dir}
 	if m.kernel.kind == "uml" {
-		args, env = m.umlCommand(), append(env, "LD_PRELOAD="+m.kernel.xstate())
+		args, env = m.umlCommand(), append(env, "LD_PRELOAD="+m.kernel.xstate(), "UML_CLOCK="+m.options.clock)
 	}
 	// When the first process of a PID namespace exits, the kernel kills all others; it exits with this thread. It is a
 	// shell, because a first process cannot abort, which is how User Mode Linux exits after a panic.

@@ -30,7 +30,8 @@
 //
 //	VM_MEM=1024      memory in MiB
 //	VM_CPUS=2        number of CPUs (qemu)
-//	VM_TIMEOUT=600   seconds from boot to the end
+//	VM_TIMEOUT=600   seconds from boot to the end, of the clock of this machine
+//	VM_CLOCK=own     a clock that stands still while other programs of this machine have the CPU of the VM (uml); default: host
 //	VM_RW=DIR:DIR    directories of this machine that can be written to
 //
 // The directories into which go test writes coverage and profiles are always writable.

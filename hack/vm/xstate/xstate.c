@@ -39,6 +39,8 @@ static long xstate(long request, long pid, struct iovec *user) {
 	return syscall(SYS_ptrace, request, pid, (long)X86_XSTATE, &whole) < 0 ? -1 : 0;
 }
 
+void clock_before_ptrace(int request, pid_t pid); // in clock.c
+
 long ptrace(int request, ...) {
 	va_list args;
 	va_start(args, request);
@@ -54,5 +56,6 @@ long ptrace(int request, ...) {
 		errno = 0;
 		return word;
 	}
+	clock_before_ptrace(request, (pid_t)pid);
 	return syscall(SYS_ptrace, (long)request, pid, addr, data) < 0 ? -1 : 0;
 }

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// While busy processes compete for the CPUs of this machine, work takes less time of the clock of the VM, and an idle second takes a second.
+func TestIntegrationClockExcludesOtherPrograms(t *testing.T) {
+	if os.Geteuid() != 0 || os.Getenv("IN_TEST_VM") != "" {
+		t.Skip("needs root, outside of a VM")
+	}
+	if cached, _ := filepath.Glob("../../.lab/vm/uml-*"); len(cached) == 0 {
+		t.Skip("would download a kernel: run `hack/vm/uml true` once")
+	}
+	for range 2 * runtime.NumCPU() {
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Wait() }) // killed at the end of the context
+	}
+	const script = `cat /proc/uptime; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; cat /proc/uptime; sleep 3; cat /proc/uptime`
+	cmd := kernel("uml").command(t, []string{"VM_CLOCK=own"}, "sh", "-c", script)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var own, host []float64 // seconds
+	began := time.Now()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		uptime, _, _ := strings.Cut(lines.Text(), " ")
+		seconds, err := strconv.ParseFloat(uptime, 64)
+		require.NoError(t, err)
+		own, host = append(own, seconds), append(host, time.Since(began).Seconds())
+	}
+	require.NoError(t, cmd.Wait())
+	require.Len(t, own, 3)
+	t.Logf("work: %.1f s of %.1f s; sleep: %.1f s of %.1f s", own[1]-own[0], host[1]-host[0], own[2]-own[1], host[2]-host[1])
+	assert.Less(t, own[1]-own[0], 0.8*(host[1]-host[0]), "work")
+	assert.InDelta(t, 3, own[2]-own[1], 1, "sleep, and the start of two programs")
+	assert.GreaterOrEqual(t, host[2]-host[1], 2.9, "the clock is not fast")
+}
