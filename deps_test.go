@@ -88,7 +88,7 @@ tests gc internal/gctest:       internal/gctest images images/credential cri/rem
 tests cni:                      internal/cnitest API SYS
 tests cni/netns internal/isolated: SYS
 tests nodetest/machine: cgroups/driver SYS
-tests nodetest: cgroups/driver cri/process SYS
+tests nodetest: cgroups/driver cri/process nodetest/internal/worker
 tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
 # The map has no code.
@@ -239,6 +239,7 @@ hack/bench/...                : hack/bench/internal/... internal/agentfile inter
 agent                  max 300: any
 nodetest               max 320: agent apiserver/apiservertest cgroups cgroups/cgroupstest cgroups/podtree cri cri/critest eviction eviction/podevict internal/backoff internal/crilimits internal/lifecycle/executor internal/lifecycle/hook internal/lifecycle/podview lifecycle/admission lifecycle/plan lifecycle/podapi lifecycle/podstatus probe probe/podprobe internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodetest/machine       max   0: cgroups cgroups/cgroupstest
+nodetest/internal/worker max 0: cri/process SYS
 agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth
 internal/agentfile     max 110: agent/kubeletconfig
 internal/scriptlines   max   0:

@@ -52,8 +52,7 @@
 // Those of packages machine, critest and apiservertest. Probes of all kinds are answered by the behavior of the container. Volumes have a size
 // only. HTTP hooks are exec hooks. Host aliases and, in a Node, resource claims are ignored. The runtime pulls images of no size, and image garbage
 // collection does not run. Starts and pulls do not wait for each other unless parallelStarts or maxParallelImagePulls is set.
-// make node-model compares a Node with an agent on a real kernel: 18 of 20 scenarios had the same victims in the same order, and 16 agreed in all
-// aspects. Section "Agreement with Linux" of package machine has the figures.
+// make node-model compares a Node with an agent on a real kernel. Section "Agreement with Linux" of package machine has the figures.
 //
 // # Concurrency and errors
 //

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/nodetest"
+	"github.com/seed81659283/nodeagent/nodetest/internal/worker"
 )
 
 // Tolerances of the comparison. The evictor observes the node at least every 10 s, and the nearer a threshold is, the more often.
@@ -29,21 +30,22 @@ const (
 // outcome is the result of a scenario on one of the nodes.
 type outcome struct {
 	config    agent.Config
+	idle      int64                      // bytes that are expected to be available when all workers are ready
 	capacity  int64                      // bytes of the machine
-	available int64                      // bytes when the pods are bound
-	began     time.Duration              // age of the node when the pods are bound
-	begins    map[string][]time.Duration // of the workers of a pod since the binding, by UID
+	available int64                      // bytes when all workers are ready
+	began     time.Duration              // age of the node when they start, and when the pods of a simulated node are bound
+	begins    map[string][]time.Duration // of the loads of the workers of a pod since then, by UID
 	log       nodetest.Log
-	late      time.Duration // of a timer
+	machine   worker.Watch
+	start     time.Time     // of the workers
 	interval  time.Duration // longest time between two observations of the evictor
 
-	samples []sample // one per second, or fewer if the machine is busy
+	samples []sample // one per sampleInterval, or fewer if the machine is busy
 }
 
 // sample is the usage of the node and its pods at one time.
 type sample struct {
-	at        time.Duration // since the binding of the pods
-	system    float64       // seconds of CPU time outside of the pods
+	at        time.Duration // since the start
 	available int64         // bytes
 	pods      map[string]podSample
 }
@@ -54,17 +56,17 @@ type podSample struct {
 	memory         int64   // bytes of the working set
 }
 
+// sampleInterval is the time between two samples: no multiple of the period of a CPU quota.
+const sampleInterval = 2530 * time.Millisecond
+
 // watch samples the node for the time of a scenario.
 func (o *outcome) watch(ctx context.Context, r usageReader, pods []*corev1.Pod) {
 	began := time.Now()
-	for next := time.Second; next <= scenarioSeconds*time.Second; next = max(next+time.Second, time.Since(began)) {
+	for next := sampleInterval; next <= scenarioSeconds*time.Second; next = max(next+sampleInterval, time.Since(began)) {
 		time.Sleep(time.Until(began.Add(next)))
 		s := sample{at: time.Since(began), pods: map[string]podSample{}}
 		if root, err := r.Stats(ctx, ""); err == nil {
 			s.available = o.capacity - workingSetOf(&root)
-			if kubepods, err := r.Stats(ctx, "kubepods"); err == nil {
-				s.system = float64(root.CPU.Usage-min(root.CPU.Usage, kubepods.CPU.Usage)) / 1e9
-			}
 		}
 		for _, p := range pods {
 			if usage, ok := readPod(ctx, r, p); ok {
@@ -75,7 +77,7 @@ func (o *outcome) watch(ctx context.Context, r usageReader, pods []*corev1.Pod) 
 	}
 }
 
-// readPod returns the usage of a pod with a running container, and false for another pod. The throttled time is that of its containers.
+// readPod returns the usage of a pod with a running container, and false for another pod. The throttled time is that of its container.
 func readPod(ctx context.Context, r usageReader, pod *corev1.Pod) (s podSample, ok bool) {
 	path := cgroupOf(pod)
 	total, err := r.Stats(ctx, path)
@@ -95,7 +97,7 @@ func readPod(ctx context.Context, r usageReader, pod *corev1.Pod) (s podSample, 
 	return s, true
 }
 
-// names returns the pods of the entries of a kind in their order, and their times since the binding of the pods.
+// names returns the pods of the entries of a kind in their order, and their times since the start.
 func (o *outcome) names(kind, reason string) (pods []string, times []time.Duration) {
 	for _, e := range o.log.Match("", kind, reason) {
 		pods = append(pods, strings.TrimPrefix(e.Pod, "default/"))
@@ -119,14 +121,16 @@ func list(pods []string, times []time.Duration) string {
 // series returns available memory and the memory of each pod over time.
 func (o *outcome) series(name string) string {
 	var b strings.Builder
-	for i, s := range o.samples {
-		if i%2 == 1 {
-			fmt.Fprintf(&b, "  %s %4.1f s: %4.0f MiB available;", name, s.at.Seconds(), mib(s.available))
-			for _, p := range slices.Sorted(maps.Keys(s.pods)) {
-				fmt.Fprintf(&b, " %s %.0f", p, mib(s.pods[p].memory))
+	for _, s := range o.samples {
+		fmt.Fprintf(&b, "  %s %4.1f s: %4.0f MiB available;", name, s.at.Seconds(), mib(s.available))
+		for _, p := range slices.Sorted(maps.Keys(s.pods)) {
+			u := s.pods[p]
+			fmt.Fprintf(&b, " %s %.0f MiB %.1f CPU s", p, mib(u.memory), u.cpu)
+			if u.throttled > 0 {
+				fmt.Fprintf(&b, " %.1f throttled", u.throttled)
 			}
-			b.WriteString("\n")
 		}
+		b.WriteString("\n")
 	}
 	for _, e := range o.log {
 		e.At -= o.began
@@ -173,9 +177,10 @@ func compare(s *scenario, real, model *outcome) *comparison {
 		}
 		c.compareCPU(p.Name, real, model, &cpu)
 	}
-	c.row = fmt.Sprintf("%2d %s | evicted: real %s, model %s | OOM: real %s, model %s | CPU%s | late %v, interval %v, system %.2f CPUs", s.seed, verdict(c.agrees()),
+	_, systemCPU := real.systemCPU()
+	c.row = fmt.Sprintf("%2d %s | evicted: real %s, model %s | OOM: real %s, model %s | CPU%s | %v, interval %v, system %.2f CPUs", s.seed, verdict(c.agrees()),
 		list(realPods, realTimes), list(modelPods, modelTimes), list(realKilled, realKills), list(modelKilled, modelKills), cpu.String(),
-		real.late.Round(time.Millisecond), real.interval.Round(time.Millisecond), real.systemCPU())
+		real.machine, real.interval.Round(time.Millisecond), systemCPU)
 	return c
 }
 
@@ -229,13 +234,39 @@ func (o *outcome) rates(pod string) (cpu, throttled float64, ok bool) {
 	return (b.cpu - a.cpu) / seconds, (b.throttled - a.throttled) / seconds, true
 }
 
-// systemCPU returns the mean CPUs that processes outside of the pods have used.
-func (o *outcome) systemCPU() float64 {
-	if len(o.samples) < 2 {
-		return 0
+// saturated is the part of a tick after which no CPU time is left for a process that wants more: the rest goes to threads of the kernel.
+const saturated = 0.9
+
+// systemCPU returns the CPUs that the agent and this test have wanted, by the time since the start. In a tick in which no CPU was idle they may have
+// wanted more than they got: then they want a whole CPU.
+func (o *outcome) systemCPU() (curve nodetest.Curve, mean float64) {
+	var steps []nodetest.Step
+	list := o.machine.CPU
+	for i := 1; i < len(list); i++ {
+		took := list[i].At.Sub(list[i-1].At).Seconds()
+		system, pods := (list[i].Parent-list[i-1].Parent).Seconds()/took, (list[i].Pods-list[i-1].Pods).Seconds()/took
+		if system > 0.05 && system+pods >= saturated {
+			system = 1
+		}
+		steps = append(steps, nodetest.Step{At: list[i-1].At.Sub(o.start), Amount: min(system, 1)})
 	}
-	first, last := o.samples[0], o.samples[len(o.samples)-1]
-	return (last.system - first.system) / (last.at - first.at).Seconds()
+	if n := len(list); n > 1 {
+		mean = (list[n-1].Parent - list[0].Parent).Seconds() / list[n-1].At.Sub(list[0].At).Seconds()
+	}
+	return nodetest.Steps(steps...), mean
+}
+
+// meanCPU returns the mean CPUs that a pod has used while its container ran.
+func (o *outcome) meanCPU(pod string) float64 {
+	var used, seconds float64
+	for i := 1; i < len(o.samples); i++ {
+		a, runs := o.samples[i-1].pods[pod]
+		b, stillRuns := o.samples[i].pods[pod]
+		if runs && stillRuns {
+			used, seconds = used+max(b.cpu-a.cpu, 0), seconds+(o.samples[i].at-o.samples[i-1].at).Seconds()
+		}
+	}
+	return used / max(seconds, 1)
 }
 
 // differ returns the difference of two rates relative to the larger one, or zero if it is small.
@@ -250,6 +281,7 @@ func differ(a, b float64) float64 {
 type agreement struct {
 	scenarios, all, victims, times, oom, cpu, throttled int // scenarios
 	killed, killedAgree                                 int // scenarios with an OOM kill
+	repeated, disturbed                                 int // runs that the host disturbed, and scenarios whose last run it disturbed
 	evictions, limited, cpuNear, throttledNear          int // evictions and pods
 	sumTime, worstTime                                  time.Duration
 	worstCPU, worstThrottled                            float64
@@ -285,7 +317,8 @@ func (a *agreement) aspects() map[string]int {
 func (a *agreement) String() string {
 	mean := a.sumTime / time.Duration(max(a.evictions, 1))
 	return fmt.Sprintf("%d scenarios: %v\n%d evictions, times differ by %v, at most %v\n%d scenarios with OOM kills, %d agree\n"+
-		"%d pods with a CPU limit: CPU time of %d within the tolerance, at most %.0f %%; throttled time of %d, at most %.0f %%", a.scenarios, a.aspects(),
+		"%d pods with a CPU limit: CPU time of %d within the tolerance, at most %.0f %%; throttled time of %d, at most %.0f %%\n"+
+		"%d runs were repeated because of the host, and %d scenarios were disturbed in their last run", a.scenarios, a.aspects(),
 		a.evictions, mean.Round(time.Millisecond), a.worstTime.Round(time.Millisecond), a.killed, a.killedAgree,
-		a.limited, a.cpuNear, 100*a.worstCPU, a.throttledNear, 100*a.worstThrottled)
+		a.limited, a.cpuNear, 100*a.worstCPU, a.throttledNear, 100*a.worstThrottled, a.repeated, a.disturbed)
 }

@@ -7,7 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodetest"
+	"github.com/seed81659283/nodeagent/nodetest/internal/worker"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 	"github.com/seed81659283/nodeagent/qos"
 )
@@ -32,67 +33,87 @@ const (
 	mustAgree       = 18
 	scenarioSeconds = 40
 	tick            = 10 * time.Millisecond // of User Mode Linux
-	// disturbedAfter is a delay of a timer after which a scenario is repeated once: the VM had no CPU of the host.
-	disturbedAfter = 2 * time.Second
+	// maxLost is the part of the time that a host may withhold in delays above the period of a CPU quota, half of the tolerance of CPU time. A
+	// scenario that lost more is repeated, and its last run counts.
+	maxLost = 0.05
+	maxRuns = 3
 	// closeMemory is the noise of available memory. A scenario that differs is shown with this much more and less: it may be a close decision.
 	closeMemory = 6 << 20 // bytes
 )
 
 // overhead is the memory of real processes that a simulated node does not have.
 type overhead struct {
+	agent  int64 // bytes of an agent without pods
 	worker int64 // bytes of a worker before it grows, in the cgroup of its pod
 	shim   int64 // bytes of the shim of a container, outside of the pods
 }
 
 // The same pods run under package agent on this kernel, as real processes, and in a simulated node with the available memory, the start times of the
-// workers, the CPU time of the system and the options of the real one. Both agree on the pods that are evicted, their order and times, on OOM kills,
-// and on CPU time and throttled time of pods with a limit.
+// workers, the CPU time of the agent and the options of the real one. Both agree on the pods that are evicted, their order and times, on OOM kills,
+// and on CPU time and throttled time of pods with a limit. The simulated processes have, in addition, the memory and the CPU time of a real worker.
 //
-// The simulated processes have, in addition, the memory of a real worker; that of the shims and of the agent is Options.System.
+// User Mode Linux runs with a clock that stands still while the host runs other programs. Each scenario is written to NODETEST_FILES:
+// TestNodeAgreesWithRecords compares it again after a change of the model.
 //
-// The run of 27 November 2026 on User Mode Linux 6.1 with one CPU and 1 GiB, on a host with two busy CPUs (load average 7 to 12), failed: 16 of 20
-// scenarios agree in all aspects, fewer than 18.
+// No full run of these scenarios exists yet: on a host with a load average of 35 to 50 on two CPUs, a scenario takes four minutes. On 28 November 2026
+// the real nodes ran scenarios 0, 1, 2, 10 and 11. The comparison fails:
 //
-//   - Victims and their order: 18. 33 evictions, whose times differ by 0.4 s, at most 5.1 s, and 1.3 s without scenario 4.
-//   - OOM kills: 18, and 8 of the 10 scenarios that have any.
-//   - Only five pods had a CPU limit: CPU time of four is within 10 %, the other differs by 11 %; throttled time of three, the others by 20 and 35 %.
-//   - Scenario 1 agrees, but differed in a later run: without a second eviction the model has 1 MiB more than the threshold.
-//   - Scenario 4: a pod reaches its limit 0.3 s before its eviction. The model agrees with 6 MiB less.
-//   - Scenario 10: the model evicts a pod that waits for its restart, as it is not measured. The real node did not: stats.Collector lists the runtime
-//     every 10 s, and measures a pod that has exited since then. It is not proved that the list was so old in this run.
-//   - Scenario 17: the victim with 6 MiB less; CPU time and throttled time differ anyway, like in scenario 16. The cause is not known; the busy host
-//     is likely.
+//   - Victims and their order, times of evictions, OOM kills and CPU time agree in all five.
+//   - Throttled time agrees in one. The real pods are throttled less, by 10 to 37 %: the agent works in passes of up to 100 ms, in which it competes
+//     with a pod by weight. A Demand of a fraction of a CPU is a smooth one, which leaves the pod the remaining CPU.
+//
+// Earlier runs differed because of the start of processes, which took 12 to 25 s of each scenario; of memory, which took 35 ms of CPU time per MiB; of
+// the CPU time that the host had taken; and of containers that were restarted, which the simulated node started too late.
 func TestIntegrationNodeAgreesWithReality(t *testing.T) {
 	files := os.Getenv("NODETEST_FILES")
 	if os.Getuid() != 0 || os.Getenv("IN_TEST_VM") == "" || files == "" {
 		t.Skip("needs a kernel with cgroup v2 of its own and a directory NODETEST_FILES on a disk: make node-model")
 	}
 	cost := measureOverhead(t, files)
-	t.Logf("overhead: %.1f MiB per worker, %.1f MiB per shim", mib(cost.worker), mib(cost.shim))
+	t.Logf("overhead: %.1f MiB for the agent, %.1f MiB per worker, %.1f MiB per shim", mib(cost.agent), mib(cost.worker), mib(cost.shim))
 	var total agreement
 	first := readNumber(t, "NODETEST_FIRST", 0)
-	for seed := first; seed < first+readNumber(t, "NODETEST_SCENARIOS", scenarios); seed++ {
-		s := generateScenario(seed)
+	for seed := first; seed < min(first+readNumber(t, "NODETEST_SCENARIOS", scenarios), scenarios); seed++ {
+		s := drawScenario(seed, attempts()[seed])
 		real := runReal(t, s, cost, files)
-		if real.late > disturbedAfter {
-			t.Logf("scenario %d was disturbed: a timer was late by %v; it is repeated", seed, real.late)
+		for run := 1; run < maxRuns && real.machine.LostShare() > maxLost; run++ {
+			t.Logf("scenario %d was disturbed: %v; it is repeated", seed, real.machine)
+			total.repeated++
 			real = runReal(t, s, cost, files)
 		}
-		model := runModel(t, s, cost, real, 0)
-		c := compare(&s, real, model)
-		total.add(c)
-		t.Log(c.row)
-		if !c.agrees() {
-			t.Logf("scenario %d differs\n  %s\n%s\n%s", seed, s.String(), real.series("real"), model.series("model"))
-			for _, less := range []int64{-closeMemory, closeMemory} {
-				c := compare(&s, real, runModel(t, s, cost, real, less))
-				t.Logf("with %d MiB less in the model: %s", less>>20, c.row)
-			}
+		if real.machine.LostShare() > maxLost {
+			total.disturbed++
+		}
+		writeRecord(t, files, &s, cost, real)
+		total.compareModel(t, &s, cost, real)
+	}
+	total.check(t)
+}
+
+// compareModel runs the scenario of a real node in a simulated one, and adds the comparison.
+func (a *agreement) compareModel(t *testing.T, s *scenario, cost overhead, real *outcome) {
+	t.Helper()
+	model := runModel(t, s, cost, real, change{})
+	c := compare(s, real, model)
+	a.add(c)
+	t.Log(c.row)
+	if !c.agrees() || os.Getenv("NODETEST_SERIES") != "" {
+		t.Logf("scenario %d\n  %s\n%s\n%s", s.seed, s.String(), real.series("real"), model.series("model"))
+	}
+	if !c.agrees() {
+		for _, more := range []int64{-closeMemory, closeMemory} {
+			c := compare(s, real, runModel(t, s, cost, real, change{memory: more}))
+			t.Logf("with %d MiB more in the model: %s", more>>20, c.row)
 		}
 	}
-	t.Log(total.String())
-	for aspect, agreed := range total.aspects() {
-		assert.GreaterOrEqual(t, agreed, min(mustAgree, total.scenarios*mustAgree/scenarios), aspect)
+}
+
+// check logs the figures, and fails if too few scenarios agree in an aspect.
+func (a *agreement) check(t *testing.T) {
+	t.Helper()
+	t.Log(a.String())
+	for aspect, agreed := range a.aspects() {
+		assert.GreaterOrEqual(t, agreed, (a.scenarios*mustAgree+scenarios-1)/scenarios, aspect)
 	}
 }
 
@@ -110,12 +131,13 @@ func readNumber(t *testing.T, variable string, missing uint64) uint64 {
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// measureOverhead measures what three workers that do not grow need.
+// measureOverhead measures what an agent and three workers that do not grow need.
 func measureOverhead(t *testing.T, files string) (cost overhead) {
 	t.Helper()
 	files, err := os.MkdirTemp(files, "idle-")
 	require.NoError(t, err)
 	defer os.RemoveAll(files)
+	empty := availableMemory(t)
 	n := startRealNode(t, agent.Config{})
 	defer n.stop(t)
 	settle()
@@ -124,8 +146,8 @@ func measureOverhead(t *testing.T, files string) (cost overhead) {
 	for i := range 3 {
 		pods = append(pods, nodetest.NewPod(fmt.Sprint("idle", i), nodetest.Resources{}, "memory=0"))
 	}
-	n.add(t, files, pods...)
-	time.Sleep(10 * time.Second)
+	n.add(t, files, filepath.Join(files, startFile), pods...)
+	awaitReady(t, files, pods)
 	settle()
 	after := n.availableMemory(t)
 	for _, p := range pods {
@@ -133,9 +155,20 @@ func measureOverhead(t *testing.T, files string) (cost overhead) {
 		require.NoError(t, err)
 		cost.worker += workingSetOf(&s) / 3
 	}
-	cost.shim = max((before-after)/3-cost.worker, 0)
+	cost.agent, cost.shim = max(empty-before, 0), max((before-after)/3-cost.worker, 0)
 	return cost
 }
+
+// availableMemory returns memory.available of this machine without a node.
+func availableMemory(t *testing.T) int64 {
+	t.Helper()
+	debug.FreeOSMemory()
+	n := &realNode{cgroups: openCgroups(t)}
+	return n.availableMemory(t)
+}
+
+// startFile is the name of the file that starts the workers.
+const startFile = "start"
 
 // settle frees the unused memory of this process and waits until the agent is idle.
 func settle() {
@@ -148,7 +181,8 @@ func cgroupOf(pod *corev1.Pod) cgroups.Path {
 	return cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), string(pod.UID))
 }
 
-// runReal runs the scenario as processes of this kernel.
+// runReal runs the scenario as processes of this kernel. They wait until all of them are ready: the start of a process takes CPU time that the others
+// and the agent would lack, and which a simulated node does not need.
 func runReal(t *testing.T, s scenario, cost overhead, files string) *outcome {
 	t.Helper()
 	files, err := os.MkdirTemp(files, "scenario-")
@@ -156,19 +190,22 @@ func runReal(t *testing.T, s scenario, cost overhead, files string) *outcome {
 	defer os.RemoveAll(files)
 	info, err := hardware.Read(os.DirFS("/"))
 	require.NoError(t, err)
-	debug.FreeOSMemory()
-	probe := &realNode{}
-	probe.cgroups = openCgroups(t)
-	idle := probe.availableMemory(t) - int64(len(s.pods))*(cost.worker+cost.shim)
+	idle := availableMemory(t) - cost.agent - int64(len(s.pods))*(cost.worker+cost.shim)
 	config := s.config(idle)
 	n := startRealNode(t, config)
 	defer n.stop(t)
+	start := filepath.Join(files, startFile)
+	n.add(t, files, start, s.pods...)
+	awaitReady(t, files, s.pods)
 	settle()
-	o := &outcome{config: config, capacity: info.Memory, available: n.availableMemory(t), began: n.age()}
-	late := watchTimers(t)
-	n.add(t, files, s.pods...)
+	stop, err := worker.StartWatch(t.Context())
+	require.NoError(t, err)
+	o := &outcome{config: config, idle: idle, capacity: info.Memory, available: n.availableMemory(t), began: n.age()}
+	o.start = time.Now()
+	require.NoError(t, os.WriteFile(start, nil, 0o600))
 	o.watch(t.Context(), n.cgroups, s.pods)
-	o.late = late()
+	o.machine, err = stop()
+	require.NoError(t, err)
 	o.begins = n.readBegins(t, files, s.pods, o.began)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,25 +213,49 @@ func runReal(t *testing.T, s scenario, cost overhead, files string) *outcome {
 	return o
 }
 
-// runModel runs the scenario in a simulated node, with less bytes of available memory than the real one.
-func runModel(t *testing.T, s scenario, cost overhead, real *outcome, less int64) *outcome {
-	t.Helper()
-	options := nodetest.Options{
-		Name: nodeName, Config: real.config, Resolution: workerTick, Machine: machine.Spec{CPUs: runtime.NumCPU(), Memory: real.capacity, Tick: tick},
-		System: nodetest.Usage{
-			CPU: nodetest.Constant(real.systemCPU()), Memory: nodetest.Constant(float64(real.capacity - real.available + int64(len(s.pods))*cost.shim + less)),
-		},
+// modelOptions returns the options of a simulated node with the memory, the times and the CPU time of a real one, and with a change.
+func modelOptions(s *scenario, cost overhead, real *outcome, c change) nodetest.Options {
+	system := real.capacity - real.available - int64(len(s.pods))*cost.worker // the workers of the real one are ready
+	if c.uid == "" {
+		system += c.memory
+	}
+	systemCPU, _ := real.systemCPU()
+	starts := map[string]int{} // of the containers of a pod
+	return nodetest.Options{
+		Name: nodeName, Config: real.config, Resolution: worker.Tick, Machine: machine.Spec{CPUs: 1, Memory: real.capacity, Tick: tick},
+		System: nodetest.Usage{CPU: func(age time.Duration) float64 { return systemCPU(age - modelDelay) }, Memory: nodetest.Constant(float64(system))},
 		Behave: func(pod *corev1.Pod, _ string) (nodetest.Behavior, bool) {
 			b, err := nodetest.ParseBehavior(pod.Annotations[nodetest.AnnotationUsage], 0)
-			b.Usage.Memory = nodetest.Sum(b.Usage.Memory, nodetest.Constant(float64(cost.worker)))
+			if b.Usage.CPU == nil {
+				b.Usage.CPU = nodetest.Constant(real.meanCPU(pod.Name)) // a real worker wakes up for its memory
+			}
+			wait := real.startDelay(pod.Name, starts[pod.Name])
+			starts[pod.Name]++
+			for _, curve := range []*nodetest.Curve{&b.Usage.CPU, &b.Usage.Memory, &b.Usage.Cache} {
+				*curve = delayed(*curve, wait)
+			}
+			own := cost.worker
+			if string(pod.UID) == c.uid {
+				own += c.memory
+			}
+			b.Usage.Memory = nodetest.Sum(b.Usage.Memory, nodetest.Constant(float64(own)))
 			return b, err == nil
 		},
 		Latency: real.latency,
 	}
+}
+
+// modelDelay is the age of a simulated node when its pods are bound.
+const modelDelay = 3 * time.Second
+
+// runModel runs the scenario in a simulated node with a change.
+func runModel(t *testing.T, s *scenario, cost overhead, real *outcome, c change) *outcome {
+	t.Helper()
+	options := modelOptions(s, cost, real, c)
 	o := &outcome{capacity: real.capacity, begins: real.begins}
 	synctest.Test(t, func(t *testing.T) {
 		n := nodetest.New(t, options)
-		n.Advance(3 * time.Second)
+		n.Advance(modelDelay)
 		o.began = n.Age()
 		require.NoError(t, n.Add(s.pods...))
 		o.watch(t.Context(), modelReader{n}, s.pods)
@@ -203,8 +264,21 @@ func runModel(t *testing.T, s scenario, cost overhead, real *outcome, less int64
 	return o
 }
 
-// latency returns the latency of a call to the runtime with which a worker of the simulated node begins when that of the real one has begun. A
-// container begins after half of the latency of its start.
+// runLoop runs the scenario for a time in a Loop. It returns the log, and the age of the node when the pods are bound.
+func runLoop(s *scenario, options *nodetest.Options, during time.Duration) (log nodetest.Log, began time.Duration, err error) {
+	l, err := nodetest.NewLoop(context.Background(), *options)
+	if err != nil {
+		return nil, 0, err
+	}
+	l.Advance(modelDelay)
+	began = l.Age()
+	err = l.Add(s.pods...)
+	l.Advance(during)
+	return l.Log(), began, err
+}
+
+// latency returns the latency of a call to the runtime with which a container of the simulated node begins when that of the real one has begun: the
+// first one with its loads, another one when it is started. A container begins after half of the latency of its start.
 func (o *outcome) latency(op, id string) time.Duration {
 	switch op {
 	case "RunPodSandbox":
@@ -212,15 +286,41 @@ func (o *outcome) latency(op, id string) time.Duration {
 			return begins[0]
 		}
 	case "StartContainer":
-		uid, attempt, _ := strings.Cut(id, "-main-")
+		name, attempt, _ := strings.Cut(id, "-main-")
 		k, err := strconv.Atoi(attempt)
-		created := o.log.Match("default/"+uid, nodetest.KindEvent, "Created")
-		if err != nil || k == 0 || k >= min(len(o.begins[uid]), len(created)) {
+		created, started := o.log.Match("default/"+name, nodetest.KindEvent, "Created"), o.log.Match("default/"+name, nodetest.KindEvent, "Started")
+		if err != nil || k == 0 || k >= min(len(created), len(started)) {
 			return 0
 		}
-		return 2 * (o.begins[uid][k] - created[k].At + o.began)
+		return 2 * (started[k].At - created[k].At)
 	}
 	return 3 * time.Millisecond
+}
+
+// startDelay returns the time from the start number k of the container of a pod until its loads began. A worker whose loads never began has none.
+func (o *outcome) startDelay(pod string, k int) time.Duration {
+	started := o.log.Match("default/"+pod, nodetest.KindEvent, "Started")
+	switch begins := o.begins[pod]; {
+	case k == 0 || k >= len(started): // a simulated container that the real node did not start
+		return 0
+	case k >= len(begins):
+		return scenarioSeconds * time.Second
+	default:
+		return max(begins[k]-(started[k].At-o.began), 0)
+	}
+}
+
+// delayed returns a curve that is zero for a time and then c.
+func delayed(c nodetest.Curve, wait time.Duration) nodetest.Curve {
+	if c == nil || wait == 0 {
+		return c
+	}
+	return func(age time.Duration) float64 {
+		if age < wait {
+			return 0
+		}
+		return c(age - wait)
+	}
 }
 
 // modelReader reads the machine of a simulated node.
@@ -234,21 +334,4 @@ func (r modelReader) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats, 
 // Children returns the names of the cgroups below p.
 func (r modelReader) Children(ctx context.Context, p cgroups.Path) ([]string, error) {
 	return r.node.Machine().Cgroups().Children(ctx, p)
-}
-
-// watchTimers measures by how much a timer is late at most, until the returned function is called.
-func watchTimers(t *testing.T) (stop func() time.Duration) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan time.Duration, 1)
-	go func() {
-		var late time.Duration
-		for ctx.Err() == nil {
-			began := time.Now()
-			time.Sleep(100 * time.Millisecond)
-			late = max(late, time.Since(began)-100*time.Millisecond)
-		}
-		result <- late
-	}()
-	return func() time.Duration { cancel(); return <-result }
 }

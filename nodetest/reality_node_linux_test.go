@@ -5,13 +5,10 @@ package nodetest_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +28,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 	hardware "github.com/seed81659283/nodeagent/nodestatus/machine"
 	"github.com/seed81659283/nodeagent/nodetest"
+	"github.com/seed81659283/nodeagent/nodetest/internal/worker"
 	"github.com/seed81659283/nodeagent/stats"
 )
 
@@ -105,20 +103,33 @@ func (n *realNode) stop(t *testing.T) {
 	assert.NoError(t, n.cgroups.Close())
 }
 
-// add binds pods to the node. Their containers are workers with the usage of their annotations.
-func (n *realNode) add(t *testing.T, files string, pods ...*corev1.Pod) {
+// add binds pods to the node. Their containers are workers with the usage of their annotations, which wait until the file start exists.
+func (n *realNode) add(t *testing.T, files, start string, pods ...*corev1.Pod) {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
 	for _, p := range pods {
 		p = p.DeepCopy()
 		p.Spec.NodeName = nodeName
+		list, err := loads(p)
+		require.NoError(t, err)
 		c := &p.Spec.Containers[0]
 		c.Command = []string{program}
-		c.Env = []corev1.EnvVar{
-			{Name: workerVariable, Value: p.Annotations[nodetest.AnnotationUsage]}, {Name: workerFile, Value: filepath.Join(files, p.Name)},
+		for name, value := range worker.Environment(list, filepath.Join(files, p.Name), start) {
+			c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 		}
 		require.NoError(t, n.api.Put(p))
+	}
+}
+
+// awaitReady waits until the worker of each pod is ready.
+func awaitReady(t *testing.T, files string, pods []*corev1.Pod) {
+	t.Helper()
+	for _, p := range pods {
+		require.Eventually(t, func() bool {
+			ready, _, err := worker.ReadTimes(filepath.Join(files, p.Name))
+			return err == nil && len(ready) > 0
+		}, 2*time.Minute, 200*time.Millisecond, "worker of pod %s", p.Name)
 	}
 }
 
@@ -147,21 +158,15 @@ func (n *realNode) recordStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	}
 }
 
-// readBegins returns the times at which the workers of the pods have begun, since the binding of the pods, by the UID of their pods. A pod without a
-// worker is missing.
-func (n *realNode) readBegins(t *testing.T, files string, pods []*corev1.Pod, bound time.Duration) (begins map[string][]time.Duration) {
+// readBegins returns the times at which the loads of the workers of the pods have begun, since the age start of the node, by the UID of their pods.
+func (n *realNode) readBegins(t *testing.T, files string, pods []*corev1.Pod, start time.Duration) (begins map[string][]time.Duration) {
 	t.Helper()
 	begins = map[string][]time.Duration{}
 	for _, p := range pods {
-		text, err := os.ReadFile(filepath.Join(files, p.Name+beganSuffix))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
+		_, began, err := worker.ReadTimes(filepath.Join(files, p.Name))
 		require.NoError(t, err)
-		for field := range strings.FieldsSeq(string(text)) {
-			ns, err := strconv.ParseInt(field, 10, 64)
-			require.NoError(t, err)
-			begins[string(p.UID)] = append(begins[string(p.UID)], time.Unix(0, ns).Sub(n.began)-bound)
+		for _, at := range began {
+			begins[string(p.UID)] = append(begins[string(p.UID)], at.Sub(n.began)-start)
 		}
 	}
 	return begins

@@ -50,12 +50,18 @@ static int64_t read_clock(clockid_t clock) {
 // next returns the function of libc with a name.
 static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
 
+// libc_gettime is the function of libc, which needs no system call for the clock of this machine.
+static int libc_gettime(clockid_t clock, struct timespec *t) {
+	static int (*function)(clockid_t, struct timespec *);
+	if (!function)
+		function = (int (*)(clockid_t, struct timespec *))next("clock_gettime");
+	return function(clock, t);
+}
+
 static int64_t now(void) {
-	static int (*libc_gettime)(clockid_t, struct timespec *); // without a system call
 	struct timespec t;
-	if (!libc_gettime)
-		libc_gettime = (int (*)(clockid_t, struct timespec *))next("clock_gettime");
-	return !libc_gettime || libc_gettime(CLOCK_MONOTONIC, &t) < 0 ? read_clock(CLOCK_MONOTONIC) : nanoseconds(&t);
+	libc_gettime(CLOCK_MONOTONIC, &t);
+	return nanoseconds(&t);
 }
 
 // The CPU time of a process, or -1. See CPUCLOCK_SCHED in linux/posix-timers.h.
@@ -128,14 +134,17 @@ static void clock_after_wait(pid_t pid) {
 }
 
 pid_t waitpid(pid_t pid, int *status, int options) {
-	pid_t got = (pid_t)syscall(SYS_wait4, (long)pid, status, (long)options, NULL);
+	static pid_t (*function)(pid_t, int *, int);
+	if (!function)
+		function = (pid_t(*)(pid_t, int *, int))next("waitpid");
+	pid_t got = function(pid, status, options);
 	clock_after_wait(got);
 	return got;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *t) {
 	if (clock != CLOCK_MONOTONIC || !is_thread)
-		return syscall(SYS_clock_gettime, (long)clock, t) < 0 ? -1 : 0;
+		return libc_gettime(clock, t);
 	int64_t at = now(), pending = 0;
 	if (active || at - polled > POLL)
 		poll_thread(at);
