@@ -33,7 +33,8 @@ const (
 	reasonFailedValidation = "FailedValidation"
 )
 
-// newEvent returns an event with count 1 about the referenced object. number makes the name of the event unique.
+// newEvent returns an event with count 1 about the referenced object. node is the name of the reporting node. number makes
+// the name of the event unique.
 func newEvent(about corev1.ObjectReference, node, eventType, reason, message string, now time.Time, number int64) *corev1.Event {
 	timestamp := metav1.Time{Time: now}
 	return &corev1.Event{
@@ -163,8 +164,8 @@ func (t *refusalLog) recordIfNew(uid, text string, now time.Time) bool {
 	return true
 }
 
-// dropExpired removes the entries that are older than refusalRepeatAfter. If maxRefusalEntries or more remain, it removes
-// all entries.
+// dropExpired removes the entries of events that were recorded more than refusalRepeatAfter ago. If maxRefusalEntries or
+// more remain, it removes all entries.
 func (t *refusalLog) dropExpired(now time.Time) {
 	kept := map[string]refusalEntry{}
 	for uid, was := range t.entries {

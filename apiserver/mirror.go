@@ -79,7 +79,7 @@ func (m *Mirrors) resetWatchSeen(action MirrorAction) {
 	m.states[action.namespacedName()].watchSeen = false
 }
 
-// recordDeleted records that the mirror pod is deleted, until the watch reports the deletion.
+// recordDeleted records that the API server has deleted the mirror pod. The watch may not have reported the deletion yet.
 func (m *Mirrors) recordDeleted(mirror *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -119,8 +119,8 @@ func (m *Mirrors) Changed() {
 	sleep.Wake(m.wake)
 }
 
-// handleWatched is called after the watch has reported the pods with these keys. It deletes the records of their creation,
-// and wakes Run.
+// handleWatched is called after the watch has reported the pods with these keys. It deletes the records of created mirror
+// pods with these keys, and wakes Run.
 func (m *Mirrors) handleWatched(keys ...string) {
 	m.mu.Lock()
 	watched := make(map[string]bool, len(keys))
@@ -159,7 +159,7 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitWork waits until the time next, until Run is woken, or until ctx ends. If next is zero, there is no time limit.
+// awaitWork waits until Run is woken, ctx ends, or the time next is reached. If next is zero, there is no time limit.
 func (m *Mirrors) awaitWork(ctx context.Context, next time.Time) {
 	var timer <-chan time.Time
 	if !next.IsZero() {
@@ -206,8 +206,8 @@ func (m *Mirrors) planActions(now time.Time) (due []MirrorAction, wakeAt time.Ti
 	return due, wakeAt
 }
 
-// isRunningUnlisted reports whether a static pod with this name is still running or terminating although it is not among the
-// listed pods.
+// isRunningUnlisted reports whether a static pod with this name is still running or terminating, but is not in listed.
+// Without MirrorsOptions.RunningUIDs it returns false.
 func (m *Mirrors) isRunningUnlisted(namespace, name string, listed []*corev1.Pod) bool {
 	if m.opts.RunningUIDs == nil {
 		return false

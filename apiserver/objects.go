@@ -137,8 +137,8 @@ func (b *Objects) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Retain stops the watches and deletes the cached copies of all objects to which none of the pods refers. The pods must be
-// all pods of this node. Call Retain after each change of the list.
+// Retain stops the watches and deletes the cached copies of objects to which no pod in pods refers. pods must contain all
+// pods of this node. Call Retain after each change of these pods.
 func (b *Objects) Retain(pods []*corev1.Pod) {
 	r, now := collectReferences(pods), time.Now()
 	b.configMaps.dropUnused(now, r.configMaps)
@@ -193,8 +193,8 @@ func (b *Objects) Secret(ctx context.Context, namespace, name string) (*corev1.S
 // cacheFallbackWait is how long a request to the API server may take before a cached copy is used instead.
 const cacheFallbackWait = 3 * time.Second
 
-// withReadTimeout returns ctx with the timeout cacheFallbackWait if objects are cached on disk. Without a cache it returns
-// ctx unchanged.
+// withReadTimeout limits ctx to cacheFallbackWait if objects are cached on disk, so that a read falls back to the cache
+// soon. Without a cache it returns ctx unchanged.
 func (b *Objects) withReadTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.cache == nil {
 		return ctx, func() {}

@@ -126,7 +126,7 @@ func (w *objectWatcher[T]) ensureWatch(namespace, name string) (*objectWatch[T],
 	return e, nil
 }
 
-// newWatch returns a watch of a single config map or secret. It does not start the watch; prepareRuns does.
+// newWatch returns a watch of a single config map or secret. It does not start the watch; runWatches does.
 func (w *objectWatcher[T]) newWatch(namespace, name string) *objectWatch[T] {
 	e := &objectWatch[T]{namespace: namespace, name: name, ready: make(chan struct{})}
 	ready := sync.OnceFunc(func() { close(e.ready) })

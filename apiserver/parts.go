@@ -166,8 +166,8 @@ func (p *Parts) Set(set lifecycle.PodSet) {
 	p.retainer.Set(set)
 }
 
-// RunPods calls set(pods) with the pods that the API server lists, first after the first list and then after each change,
-// until ctx ends. It logs the errors of invalid pods, which are not in the set.
+// RunPods calls set with the valid pods that the API server lists, after the first list and after each change, until ctx
+// ends. It logs the errors of invalid pods.
 func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 	return p.Source.Pods().Run(ctx, func(u Update) {
 		for _, err := range u.Errs {

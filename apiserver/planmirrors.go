@@ -201,7 +201,8 @@ func (r *referenceFinder) checkVolume(volume *corev1.Volume, path *field.Path) {
 	}
 }
 
-// hasNoAPIReference reports whether volumes of this type are known to refer to no API objects except secrets.
+// hasNoAPIReference reports whether the volume refers to no API object other than a secret. It returns false for an unknown
+// volume type.
 func hasNoAPIReference(volume *corev1.Volume) bool {
 	return volume.AWSElasticBlockStore != nil || volume.AzureDisk != nil || volume.CephFS != nil || volume.Cinder != nil || volume.DownwardAPI != nil ||
 		volume.EmptyDir != nil || volume.FC != nil || volume.FlexVolume != nil || volume.Flocker != nil || volume.GCEPersistentDisk != nil ||

@@ -132,8 +132,8 @@ func (f *requestGroup[T]) joinRequest(key string) (request *sharedRequest[T], is
 	return request, true
 }
 
-// finishRequest wakes the callers that wait for the result of the request. The next call of doShared with this key sends a
-// new request.
+// finishRequest wakes the callers that wait for the result of the request. The next caller with this key sends a new
+// request.
 func (f *requestGroup[T]) finishRequest(key string, request *sharedRequest[T]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

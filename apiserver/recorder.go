@@ -233,7 +233,7 @@ func (r *Recorder) dropEvent(event *corev1.Event, cause error) {
 	}
 }
 
-// updateStats calls change with the event counts while it holds the lock.
+// updateStats calls change, which may modify the event counts, while it holds the lock.
 func (r *Recorder) updateStats(change func(*RecorderStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

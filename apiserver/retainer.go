@@ -24,16 +24,16 @@ type Retainer struct {
 	listed []*corev1.Pod // pods that the API server lists
 }
 
-// Retainer returns a [Retainer], which drops those watches and cached copies in objects that no pod refers to any more.
-// pods() returns the pods of the agent, for example [lifecycle.Reconciler.Pods]. Retainer panics if an argument is nil.
+// Retainer returns a [Retainer]. It drops the watches and cached copies in objects that no pod needs any more. pods must
+// return all pods of the agent, for example [lifecycle.Reconciler.Pods]. The method panics if an argument is nil.
 func (s *Source) Retainer(objects *Objects, pods func() []lifecycle.PodState) *Retainer {
 	required.MustArgs("Source.Retainer", required.Arg{Name: "objects", Value: objects, Hint: "Source.Objects"},
 		required.Arg{Name: "pods", Value: pods, Hint: "lifecycle.Reconciler.Pods"})
 	return &Retainer{source: s, objects: objects, pods: pods}
 }
 
-// Set drops the API objects that no pod refers to any more. If set is from the source of the API server, Set first stores
-// its pods.
+// Set drops the API objects that no pod refers to any more. If set contains the pods of the API server, Set first records
+// these pods.
 func (r *Retainer) Set(set lifecycle.PodSet) {
 	if set.Source == API {
 		r.mu.Lock()

@@ -147,7 +147,8 @@ func (s *Statuses) finishPass(released map[string]bool, views map[string]podView
 	s.waiters = slices.Clone(s.waiters[waitersAtStart:])
 }
 
-// startRequest sends a request in a goroutine of the wait group. The goroutine then sends the completed result to s.results.
+// startRequest sends the request in result, in a goroutine of the wait group. The goroutine adds the response or the error
+// to result, and sends it to s.results.
 func (s *Statuses) startRequest(ctx context.Context, requests *sync.WaitGroup, result result) {
 	result.pod.busy = true
 	s.inFlight++

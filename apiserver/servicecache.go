@@ -80,7 +80,7 @@ func (k *serviceCache) storeServices(namespace string, found []service) error {
 	return k.writeFile(next)
 }
 
-// retainNamespaces deletes the cached services of all other namespaces. If k is nil, it does nothing.
+// retainNamespaces deletes the cached services of all namespaces that are not in namespaces. If k is nil, it does nothing.
 func (k *serviceCache) retainNamespaces(namespaces map[string]bool) error {
 	if k == nil {
 		return nil

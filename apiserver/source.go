@@ -43,8 +43,8 @@ type Source struct {
 	accessReviews AccessReviews
 }
 
-// New returns a Source for the API server in config, which New copies. It sends no request: only running components of the
-// Source do. An error names the missing field of config or opts.
+// New returns a Source for the API server in config, which New copies. New sends no request: requests start when a component
+// of the Source runs. An error names the missing field of config or opts.
 func New(config *rest.Config, opts Options) (*Source, error) {
 	if opts.NodeName == "" {
 		return nil, errors.New("apiserver.New: Options.NodeName: required: the name of the Node whose pods are to run")

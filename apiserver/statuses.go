@@ -85,8 +85,8 @@ type result struct {
 	err      error
 }
 
-// Statuses returns a sender of pod statuses. [Pods.Run] must run too, because it provides the present statuses at the API
-// server. An error names the missing or invalid option.
+// Statuses returns a sender of pod statuses. [Pods.Run] must run too: it reads the current statuses from the API server. An
+// error names the missing or invalid option.
 func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	switch {
 	case opts.Pods == nil:
@@ -111,7 +111,8 @@ func (s *Source) Statuses(opts StatusesOptions) (*Statuses, error) {
 	return statuses, nil
 }
 
-// Changed makes Run compare the statuses of all pods now. It does not block. Use it as the lifecycle hook StatusChanged.
+// Changed makes Run compare the statuses in the agent with the statuses that the API server has now. It does not block. Use
+// it as the lifecycle hook StatusChanged.
 func (s *Statuses) Changed(*corev1.Pod, *corev1.PodStatus) { s.requestPass() }
 
 // ResourcesReleased records that the resources of a terminated pod are released: once the pod object is deleted and terminal,

@@ -35,7 +35,8 @@ func retryPolicy() backoff.Policy {
 	return backoff.Policy{First: 500 * time.Millisecond, Max: 10 * time.Second}
 }
 
-// repeatPolicy returns the back-off before a patch is sent again that the API server has accepted but not kept.
+// repeatPolicy returns the back-off before a status patch is repeated. It applies if the API server has accepted the patch,
+// but the pod still has another status.
 func repeatPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Second, Max: 5 * time.Minute}
 }
@@ -186,8 +187,8 @@ func (t *trackedPod) planUpdate(base *corev1.Pod, status *corev1.PodStatus, now 
 	return t.planned.update, t.planned.err
 }
 
-// markIdle records that the pod needs no request for its present state, the view. Later passes skip the pod until the view
-// changes.
+// markIdle records that a pod with the state view needs no request. Later passes skip the pod until its state differs from
+// view.
 func (t *trackedPod) markIdle(view podView) {
 	t.idle, t.idleView, t.pendingSince, t.planned = true, view, time.Time{}, plannedUpdate{}
 }
@@ -263,8 +264,8 @@ func (t *trackedPod) recordNotFound(request *request, now time.Time) {
 	t.notFoundPod, t.response, t.failures, t.notBefore, t.pendingSince = request.view.api, nil, 0, time.Time{}, time.Time{}
 }
 
-// recordSuccess records a successful request and the pod in its response. newestPod then uses the response until the watch
-// has reported this version.
+// recordSuccess records a successful request and the pod in its response. newestPod returns this pod until the watch has
+// reported its version. If the response has another UID, the pod counts as not found.
 func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now time.Time) {
 	t.notBefore = time.Time{}
 	switch {
@@ -287,8 +288,8 @@ func (t *trackedPod) recordSuccess(request *request, response *corev1.Pod, now t
 	t.response, t.respondedAt = response, now
 }
 
-// statusRank returns how urgently other components need the change of a status, such as rankTerminal or rankReady. Lower
-// ranks are sent first.
+// statusRank returns the rank of a status change, such as rankTerminal or rankReady. Changes with a lower rank are more
+// urgent for other components, and are sent first.
 func statusRank(before, after *corev1.PodStatus) int {
 	switch {
 	case podstatus.IsTerminal(after.Phase) && !podstatus.IsTerminal(before.Phase):

@@ -15,14 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// hasGracePeriod reports whether a deleted object stays until its node deletes it with a grace period of zero.
+// hasGracePeriod reports whether the deletion grace period of the object is above zero. Such an object stays until its node
+// deletes it with a grace period of zero.
 func hasGracePeriod(obj Object) bool {
 	grace := obj.GetDeletionGracePeriodSeconds()
 	return grace != nil && *grace > 0
 }
 
-// deleteObject executes a DELETE request. It returns the object if it is terminating, or if the kind returns removed objects, and
-// otherwise a Status.
+// deleteObject executes a DELETE request. It returns the object if it is still terminating, and a Status if it was removed.
+// For some kinds it returns the removed object instead of a Status.
 func (c *call) deleteObject() (runtime.Object, error) {
 	o, err := c.decodeDeleteOptions()
 	if err != nil {
@@ -82,7 +83,8 @@ func (c *call) decodeDeleteOptions() (o metav1.DeleteOptions, err error) {
 	return o, nil
 }
 
-// deleteStored deletes the stored object of the request. It returns the terminating or removed object.
+// deleteStored deletes the stored object of the request, with the delete options o. If finalizers or a grace period delay
+// the removal, removed is false and obj is the terminating object.
 func (c *call) deleteStored(o metav1.DeleteOptions) (obj Object, removed bool, err error) {
 	obj, err = c.editStored(func(before Object) (Object, error) {
 		if err := c.checkPreconditions(o.Preconditions, before); err != nil {
@@ -157,8 +159,8 @@ func deletionGrace(pod *corev1.Pod, requested *int64) int64 {
 	return grace
 }
 
-// terminatingPod returns a copy of the pod with a grace period of grace seconds. Its deletion timestamp is that many seconds
-// after the start of the deletion.
+// terminatingPod returns a copy of the pod that terminates grace seconds after its first deletion. If this time has passed,
+// the copy terminates now.
 func terminatingPod(pod *corev1.Pod, grace int64, now time.Time) Object {
 	next := pod.DeepCopy()
 	began := now

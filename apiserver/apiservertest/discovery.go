@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// serveDiscovery answers a request for the supported groups, versions and resources. It returns false if the path is another one.
+// serveDiscovery answers a request for the supported groups, versions and resources. It returns false for any other request,
+// and for an unknown group or version.
 func (c *call) serveDiscovery() bool {
 	parts := strings.Split(strings.Trim(c.r.URL.Path, "/"), "/")
 	if c.r.Method != http.MethodGet || parts[0] != "api" && parts[0] != "apis" || len(parts) > 3 {
@@ -69,7 +70,7 @@ func (k *kinds) groups() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// versions returns the versions of a group, the preferred one first.
+// versions returns the versions of an API group. The first version is the preferred version.
 func (k *kinds) versions(group string) []string {
 	names := map[string]bool{}
 	for at := range k.byResource {

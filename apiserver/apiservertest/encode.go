@@ -157,7 +157,8 @@ func (c *call) decodeBody(into runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-// unsupportedMediaType returns the error that the media type of the request body is none of the accepted ones.
+// unsupportedMediaType returns the error for a request body with an unsupported media type. The error lists the accepted
+// media types.
 func (c *call) unsupportedMediaType(accepted ...string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType, Reason: metav1.StatusReasonUnsupportedMediaType,

@@ -120,7 +120,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// permitsUnhealthy reports whether the budget permits the eviction of pods that are not ready, without taking a disruption for it.
+// permitsUnhealthy reports whether the budget permits the eviction of pods that are not ready. Such an eviction does not
+// count as a disruption.
 func permitsUnhealthy(budget *policyv1.PodDisruptionBudget) bool {
 	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
 		return true
@@ -157,7 +158,7 @@ func decrementBudget(budget *policyv1.PodDisruptionBudget, pod string) (Object, 
 	return next, nil
 }
 
-// exhaustedText says why a budget without a permitted disruption forbids an eviction.
+// exhaustedText returns the reason why the budget permits no disruption now, as a part of the error message.
 func exhaustedText(budget *policyv1.PodDisruptionBudget) string {
 	condition := apimeta.FindStatusCondition(budget.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	forbidden := condition != nil && condition.Status == metav1.ConditionFalse && condition.Message != ""
@@ -173,7 +174,8 @@ func exhaustedText(budget *policyv1.PodDisruptionBudget) string {
 	}
 }
 
-// budgetError returns the error 429 of an eviction that the budget forbids. The client may retry after the delay in seconds.
+// budgetError returns the error 429 of an eviction that the budget forbids, with the reason. The client may retry after
+// delay seconds.
 func budgetError(budget *policyv1.PodDisruptionBudget, delay int, reason string) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", delay)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{

@@ -81,14 +81,14 @@ func (s *Server) Delay(verb, resource string, d time.Duration) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Delay: d})
 }
 
-// Hang makes the server send no response to new requests with this verb and resource, until remove is called. A request that
-// hangs then gets no response either. An empty verb or resource matches all requests.
+// Hang makes the server send no response to new requests with this verb and resource, until remove is called. A hanging
+// request never gets a response, even after remove. An empty verb or resource matches all requests.
 func (s *Server) Hang(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Hang: true})
 }
 
-// Disconnect makes the server close the connection of each new request with this verb and resource instead of sending a
-// response, until remove is called. An empty verb or resource matches all requests. For requests in flight see
+// Disconnect makes the server close the connection of each new request with this verb and resource, until remove is called.
+// The client gets no response. An empty verb or resource matches all requests. For requests in flight see
 // [Server.DisconnectAll].
 func (s *Server) Disconnect(verb, resource string) (remove func()) {
 	return s.Inject(Fault{Match: Match{Verb: verb, Resource: resource}, Disconnect: true})

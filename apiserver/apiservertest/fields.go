@@ -121,7 +121,8 @@ func eventField(event *corev1.Event, name string) (string, bool) {
 	return "", false
 }
 
-// newEventField returns the field of an Event of events.k8s.io. Source: pkg/apis/events/v1/conversion.go.
+// newEventField returns the value of the named field of an events.k8s.io Event, for field selectors. It returns false if
+// selectors cannot use the field. Source: pkg/apis/events/v1/conversion.go.
 func newEventField(event *eventsv1.Event, name string) (string, bool) {
 	core := coreEvent(event).(*corev1.Event)
 	if about, ok := strings.CutPrefix(name, "regarding."); ok {

@@ -22,7 +22,8 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document, and returns the resulting document. It keeps integers of 64 bits.
+// applyJSONPatch applies a JSON patch (RFC 6902) to a JSON document, and returns the resulting document. Integers of 64 bits
+// keep their exact values.
 func applyJSONPatch(original, patch []byte) ([]byte, error) {
 	var doc any
 	if err := utiljson.Unmarshal(original, &doc); err != nil {
@@ -80,7 +81,7 @@ func (op operation) copyOrMove(doc any) (any, error) {
 	return editPath(doc, parsePointer(op.Path), func(any, bool) (any, editAction, error) { return value, insertValue, nil })
 }
 
-// checkExists returns the error that the path of an operation does not exist, or nil if ok is true.
+// checkExists returns nil if ok is true. Otherwise it returns the error that the path of a patch operation does not exist.
 func checkExists(ok bool) error {
 	if ok {
 		return nil

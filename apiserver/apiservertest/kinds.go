@@ -73,7 +73,8 @@ func (k *kind) newObject() Object {
 	return reflect.New(k.typ).Interface().(Object)
 }
 
-// storedKind returns the kind as which objects of kind k are stored: k, or the kind of which k is an alias.
+// storedKind returns the kind in which the server stores objects of kind k. This is k itself, unless k is an alias for
+// another kind.
 func (k *kind) storedKind() *kind {
 	if k.alias != nil {
 		return k.alias.stored
@@ -89,7 +90,7 @@ func (k *kind) toStored(obj Object) Object {
 	return obj
 }
 
-// fromStored converts an object of the stored kind to kind k. An object of another type is returned as it is.
+// fromStored converts an object of the stored kind to kind k. It returns an object of another type unchanged.
 func (k *kind) fromStored(obj Object) Object {
 	if k.alias != nil && reflect.TypeOf(obj).Elem() == k.alias.stored.typ {
 		return k.alias.fromStored(obj)

@@ -49,7 +49,7 @@ type builtin struct {
 	subresources []string // other than status
 }
 
-// builtinKinds returns all supported kinds that have a Go type. The properties of a kind are those of its strategy and storage in
+// builtinKinds returns all supported kinds that have a Go type. Source of their properties: the strategies and storages in
 // pkg/registry.
 func builtinKinds() []builtin {
 	const cluster, namespaced = false, true

@@ -48,7 +48,8 @@ func (p *pages) cutPage(from remainder, limit int) (page []Object, token string)
 	return from.objects[:limit:limit], token
 }
 
-// resumeList returns the objects that cutPage has stored for a continue token. ok is false if the token has expired.
+// resumeList returns the remaining objects of a paged list, given the continue token of the previous page. ok is false if
+// the token has expired.
 func (p *pages) resumeList(token string) (rest remainder, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -41,7 +41,7 @@ const (
 	maxLoggedBytes    = 64 << 20 // of bodies
 )
 
-// loggedRequest returns the entry of the request log for the request. It has no code yet.
+// loggedRequest returns the entry for this request in the request log. The response code is not set yet.
 func (c *call) loggedRequest() Request {
 	return Request{
 		At: time.Now(), Verb: c.verb, Resource: c.kind.resource, Subresource: c.subresource, Namespace: c.namespace, Name: c.name,

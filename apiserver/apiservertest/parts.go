@@ -81,7 +81,8 @@ func specFields(u *unstructured.Unstructured) map[string]any {
 	return fields
 }
 
-// hasFinalizers reports whether finalizers keep a deleted object: those of its metadata, or those in the spec of a namespace.
+// hasFinalizers reports whether the object has finalizers, which delay its removal. A namespace can also have finalizers in
+// its spec.
 func hasFinalizers(obj Object) bool {
 	namespace, ok := obj.(*corev1.Namespace)
 	return len(obj.GetFinalizers()) > 0 || ok && len(namespace.Spec.Finalizers) > 0

@@ -11,7 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// systemPriority returns the value of a priority class that exists in each cluster, or false.
+// systemPriority returns the value of a built-in priority class, such as system-node-critical. ok is false for any other
+// class.
 func systemPriority(class string) (value int32, ok bool) {
 	switch class {
 	case "system-node-critical":

@@ -34,7 +34,8 @@ func (c *call) serveScale() (runtime.Object, error) {
 	return scaleOf(obj), nil
 }
 
-// setScale returns a copy of the workload, before, with the number of replicas in the Scale or patch of the request body.
+// setScale returns a copy of before, the stored workload, with the requested number of replicas. The request body is a Scale
+// or a patch of a Scale.
 func (c *call) setScale(before Object) (Object, error) {
 	scale, err := c.requestedScale(before)
 	if err != nil {
@@ -56,7 +57,8 @@ func (c *call) setScale(before Object) (Object, error) {
 	return obj, c.callAdmit(before, obj)
 }
 
-// requestedScale returns the Scale in the body of a PUT request, or the patched Scale of the workload.
+// requestedScale returns the Scale that the client requests: the body of a PUT request, or the patched Scale of before, the
+// stored workload.
 func (c *call) requestedScale(before Object) (*autoscalingv1.Scale, error) {
 	if c.verb == "update" {
 		decoded, err := c.decodeBody(&autoscalingv1.Scale{})
@@ -123,7 +125,7 @@ func workloadReplicas(obj Object) replicas {
 	}
 }
 
-// selectorText returns the selector as a Scale has it. An invalid selector is empty.
+// selectorText returns the selector in the text form that the status of a Scale has. For an invalid selector it returns "".
 func selectorText(selector *metav1.LabelSelector) string {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {

@@ -92,7 +92,8 @@ func (a *pipeResponse) serveRequest(server *Server, r *http.Request) (err error)
 	return io.EOF
 }
 
-// sendHeader makes RoundTrip return. Only the first call has an effect.
+// sendHeader makes RoundTrip return a response with this code, or an error if aborted is true. Only the first call has an
+// effect.
 func (a *pipeResponse) sendHeader(code int, aborted bool) {
 	a.once.Do(func() {
 		a.code, a.sent, a.aborted = code, a.header.Clone(), aborted

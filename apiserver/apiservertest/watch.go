@@ -113,8 +113,8 @@ func (s *store) currentVersion() int64 {
 	return s.version
 }
 
-// loadInitial sets the resource version after which the watch reports changes. It returns the objects that the watch sends
-// first, as ADDED events.
+// loadInitial returns the objects that the watch sends first, as ADDED events. It also sets s.version, the resource version
+// after which the watch reports changes.
 func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error) {
 	text := query.Get("resourceVersion")
 	if text == "" || text == "0" || query.Get("sendInitialEvents") == "true" {
@@ -130,8 +130,8 @@ func (s *watchStream) loadInitial(query url.Values) (initial []Object, err error
 	return nil, nil
 }
 
-// streamChanges sends changes and bookmarks. It returns when the client disconnects or the watch times out. When disconnect
-// is closed, it aborts the response.
+// streamChanges sends changes and bookmarks until the client disconnects or the watch times out. When disconnect is closed,
+// it aborts the response. query contains the timeout.
 func (s *watchStream) streamChanges(disconnect <-chan struct{}, query url.Values) {
 	limit := defaultWatchTimeout
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -192,8 +192,8 @@ func (s *watchStream) sendChanges() (nextChange <-chan struct{}, ok bool) {
 	return nextChange, true
 }
 
-// sendBookmark sends a bookmark event with these annotations. Its resource version is the one up to which the watch has sent
-// events.
+// sendBookmark sends a bookmark event with these annotations. The bookmark has the resource version s.version: the watch has
+// sent all changes up to this version.
 func (s *watchStream) sendBookmark(annotations map[string]string) {
 	obj := s.call.kind.newObject()
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))

@@ -85,7 +85,8 @@ func orNone(obj Object) runtime.Object {
 	return obj
 }
 
-// hasSubresource reports whether objects of the kind have the subresource in the path, or the path has none.
+// hasSubresource reports whether objects of the kind have the subresource of the request. It returns true for a request
+// without a subresource.
 func (c *call) hasSubresource() bool {
 	return c.subresource == "" || c.subresource == "status" && c.kind.hasStatus && c.verb != "create" || slices.Contains(c.kind.subresources, c.subresource)
 }
@@ -238,7 +239,8 @@ func (c *call) prepareUpdate(before, obj Object) (Object, error) {
 	return obj, nil
 }
 
-// restoreOtherFields resets all fields of obj that the subresource of the request does not write to their values in before.
+// restoreOtherFields restores the fields of obj that the subresource of the request must not change. before is the stored
+// object, which has the previous values.
 func (c *call) restoreOtherFields(before, obj Object) error {
 	switch c.subresource {
 	case "":
@@ -260,7 +262,8 @@ func (c *call) restoreOtherFields(before, obj Object) error {
 	return nil
 }
 
-// restorePod resets all fields of pod that the subresource resize or ephemeralcontainers does not write to their values in before.
+// restorePod restores the fields of pod that a resize or ephemeralcontainers request must not change. before is the stored
+// pod. It is an error to remove or change an ephemeral container.
 func (c *call) restorePod(before, pod *corev1.Pod) error {
 	spec := pod.Spec
 	before.DeepCopyInto(pod)

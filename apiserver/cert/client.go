@@ -78,7 +78,8 @@ func NewClient(opts ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// openStore opens the certificate store and loads the kubeconfig. From these it configures the rotation and the REST config.
+// openStore opens the certificate store and loads the kubeconfig. It configures the certificate rotation and the REST config
+// with the loaded files.
 func (c *Client) openStore() (err error) {
 	if c.rotation.base.store, err = certstore.Open(certstore.Options{Dir: c.opts.Dir, Prefix: certstore.ClientPrefix}); err != nil { // first, because the kubeconfig may link to a file of the store
 		return err
@@ -230,8 +231,8 @@ func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx)
 // connections.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// clientCertificate returns the current certificate, or an empty one if there is no valid certificate. It is the
-// GetClientCertificate function of a [tls.Config].
+// clientCertificate returns the current certificate. Without a valid certificate it returns an empty [tls.Certificate]. It
+// is the GetClientCertificate function of a [tls.Config].
 func (c *Client) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	if pair := c.rotation.currentPair(); pair != nil {
 		return pair, nil

@@ -45,8 +45,8 @@ type rotationBase struct {
 	hooks  Hooks
 }
 
-// setDefaults sets all fields of c except the certificate store. If log is nil, messages are discarded. If random is nil,
-// [rand.Float64] is used.
+// setDefaults sets all fields of c except the certificate store. name is "client" or "serving". If log is nil, messages are
+// discarded. If random is nil, [rand.Float64] is used.
 func (c *rotationBase) setDefaults(name string, log *slog.Logger, hooks Hooks, random func() float64) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -120,8 +120,7 @@ func (r *rotation) setCurrent(pair *tls.Certificate, replaceAtOnce bool) (old *x
 	return old
 }
 
-// loadExisting makes the certificate on disk the current certificate. If there is none, it does nothing. Other errors are
-// logged.
+// loadExisting makes the certificate on disk the current certificate, if there is a certificate. It logs errors.
 func (r *rotation) loadExisting() {
 	r.reloadedAt = r.base.now()
 	pair, replace, err := r.findCertificate()
@@ -151,7 +150,8 @@ type attempt struct {
 	err    error
 }
 
-// runLoop starts, cancels and completes certificate requests until ctx ends. nextAction decides which.
+// runLoop starts, cancels and completes certificate requests until ctx ends. In each step it executes the action that
+// nextAction returns.
 func (r *rotation) runLoop(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (r *rotation) isIdle() bool {
 	return r.state.Pending == nil
 }
 
-// startAttempt starts a goroutine that requests a certificate. The caller waits for attempt.done and then calls
-// finishAttempt. The reason is logged.
+// startAttempt starts a goroutine that requests a certificate, and logs the reason. When attempt.done is closed, the caller
+// must call finishAttempt.
 func (r *rotation) startAttempt(ctx context.Context, reason string) *attempt {
 	r.mu.Lock()
 	now, template := r.base.now(), *r.state.Template

@@ -44,8 +44,8 @@ func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	return wrapped
 }
 
-// unwrapTransport returns next if it is an [http.Transport], or the [http.Transport] that it wraps. found is false if there
-// is none.
+// unwrapTransport returns the [http.Transport] inside the wrappers of next, or next itself if it is an http.Transport. found
+// is false if there is no http.Transport.
 func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) {
 	for {
 		switch t := next.(type) {
@@ -59,8 +59,8 @@ func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) 
 	}
 }
 
-// rotateAll makes all clients open new connections for their next requests. It starts the grace period after which their
-// present connections are closed.
+// rotateAll makes all clients use new connections for their next requests. Connections that are open now are closed after a
+// grace period.
 func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
 }
@@ -144,8 +144,8 @@ func (t *transport) CloseIdleConnections() {
 	t.current.transport.CloseIdleConnections()
 }
 
-// startGeneration makes the transport use new connections for its next requests. It starts the grace period after which the
-// present connections are closed.
+// startGeneration makes the transport use new connections for its next requests. It closes idle connections now. Connections
+// in use are closed after a grace period.
 func (t *transport) startGeneration(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,8 +169,8 @@ func (t *transport) closeExpired(now time.Time) (next time.Time) {
 	return next
 }
 
-// addConn returns a connection that wraps raw and that closeAll closes. If closeAll was called before, it closes raw and
-// returns [net.ErrClosed].
+// addConn wraps a new connection and adds it to the generation, so that closeAll closes it. If closeAll was called before,
+// addConn closes raw and returns [net.ErrClosed].
 func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,7 +183,7 @@ func (g *generation) addConn(raw net.Conn) (net.Conn, error) {
 	return c, nil
 }
 
-// closeAll closes all connections of the generation. A connection that is just being opened is closed by addConn.
+// closeAll closes all connections of the generation. If a connection is still being opened, addConn closes it later.
 func (g *generation) closeAll() {
 	g.mu.Lock()
 	g.closed = true
