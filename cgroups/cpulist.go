@@ -13,8 +13,8 @@ import (
 // uses little memory.
 const maxCPU = 1<<16 - 1
 
-// ParseCPUList parses a file that lists CPUs or memory nodes, for example "0-3,7". These are cpuset.cpus, cpuset.mems and
-// the files with the suffix .effective. It returns the numbers sorted and without duplicates, or nil for an empty list.
+// ParseCPUList parses a file that lists CPUs or memory nodes, such as cpuset.cpus or cpuset.mems.effective. An example is
+// "0-3,7". It returns the numbers sorted and without duplicates, or nil for an empty list.
 func ParseCPUList(content []byte) ([]int, error) {
 	s := scanner{kind: "cpu list", rest: content}
 	var cpus []int

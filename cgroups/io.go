@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// ParseIOStat parses io.stat and returns the devices with traffic, in the kernel's order. It ignores unknown keys. Some
-// kernels omit the newline after a device without traffic; it therefore accepts the next device on the same line.
+// ParseIOStat parses io.stat and returns the devices with traffic, in the kernel's order. It ignores unknown keys. It
+// accepts two devices on the same line, because some kernels omit the newline after a device without traffic.
 func ParseIOStat(content []byte) ([]IODevice, error) {
 	if len(content) == 0 {
 		return nil, nil

@@ -48,10 +48,10 @@ func (s *scanner) nextPair() bool {
 	return s.err == nil
 }
 
-// parseValue returns the value of the current line, which has a key and a value, as a number.
+// parseValue returns the number in the current line, which consists of a key and this number.
 func (s *scanner) parseValue() uint64 { return s.parseNumber(s.value) }
 
-// parseMicroseconds returns the value of the current line in nanoseconds. The line has microseconds.
+// parseMicroseconds reads a number of microseconds from the current line, and returns it in nanoseconds.
 func (s *scanner) parseMicroseconds() uint64 {
 	const most = math.MaxUint64 / 1000
 	return min(s.parseValue(), most) * 1000

@@ -29,7 +29,7 @@ func (p Path) Systemd() (string, error) {
 	return p.systemdDirs(), nil
 }
 
-// systemdDirs returns the result of [Path.Systemd]. The caller has validated p, and p is not the root.
+// systemdDirs returns the result of [Path.Systemd] without validating p. The path p must be valid and not the root.
 func (p Path) systemdDirs() string {
 	depth := strings.Count(string(p), "/") + 1
 	var dirs strings.Builder

@@ -27,9 +27,9 @@ func ParseValue(content []byte) (int64, error) {
 	return int64(v), nil
 }
 
-// ParseCounter parses a file with one number. On v2 these are memory.current, memory.peak, pids.current,
-// hugetlb.SIZE.current and cpu.weight. On v1 these are cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes and
-// *.failcnt.
+// ParseCounter parses a file with one number. Such files of v2 are memory.current, memory.peak, pids.current,
+// hugetlb.SIZE.current and cpu.weight. Such files of v1 are cpuacct.usage, cpu.shares, cpu.cfs_period_us, *.usage_in_bytes
+// and *.failcnt.
 func ParseCounter(content []byte) (uint64, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	v, err := strconv.ParseUint(string(text), 10, 64)

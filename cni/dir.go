@@ -146,8 +146,7 @@ func readPluginFiles(dir string) ([][]byte, error) {
 	return found, nil
 }
 
-// listConfFiles returns the sorted paths of the files in dir with one of these extensions. If dir does not exist, it returns
-// none.
+// listConfFiles returns the sorted paths of the files in dir with one of these extensions. A missing directory has no files.
 func listConfFiles(dir string, extensions ...string) ([]string, error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -50,8 +50,7 @@ func (n *Network) HasCapability(capability string) bool {
 	return slices.ContainsFunc(n.Plugins, func(p Plugin) bool { return slices.Contains(p.Capabilities, capability) })
 }
 
-// ParseNetwork parses the content of a .conflist file as a network. It does not read plugins that have files of their own;
-// [Dir] does.
+// ParseNetwork parses the content of a .conflist file as a network. It does not read plugins from other files; [Dir] does.
 func ParseNetwork(data []byte) (*Network, error) {
 	list, err := parseList(data)
 	if err != nil {

@@ -159,8 +159,8 @@ func (p *Plugins) GC(ctx context.Context, network *Network, valid []Attachment) 
 	return newError("GC", network, Attachment{}, p.lib.GCNetworkList(ctx, network.list, args))
 }
 
-// Status returns an error if a container cannot be attached to network now. The reason is that a plugin is missing or
-// reports an error. Only plugins of CNI version 1.1.0 report errors.
+// Status returns an error if containers cannot be attached to network now: a plugin is missing, or a plugin of CNI version
+// 1.1.0 reports an error.
 func (p *Plugins) Status(ctx context.Context, network *Network) error {
 	ctx, cancel := context.WithTimeout(ctx, p.timeouts.Status)
 	defer cancel()

@@ -44,7 +44,8 @@ type sandboxSets struct {
 	own      []string // set up or being set up by this Pods
 }
 
-// orphans returns the sorted IDs of the sandboxes that have remains but are neither in valid nor set up by this Pods.
+// orphans returns the sorted IDs of sandboxes with a record, a cached result or a network namespace. It omits the sandboxes
+// in valid and the sandboxes that this Pods has set up.
 func (h sandboxSets) orphans(valid []string) []string {
 	all := slices.Concat(h.recorded, h.cached, h.pinned)
 	slices.Sort(all)
@@ -143,8 +144,7 @@ func (p *Pods) collectGarbage(ctx context.Context, network *Network) error {
 	return p.plugins.GC(ctx, network, dedupAttachments(append(valid, others...)))
 }
 
-// ownAttachments returns the attachments to network of the sandboxes that this Pods has set up, or is setting up. The caller
-// holds p.mu.
+// ownAttachments returns the attachments to network that this Pods has created, or is creating. The caller holds p.mu.
 func (p *Pods) ownAttachments(network string) []Attachment {
 	var found []Attachment
 	for _, r := range p.own {

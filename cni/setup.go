@@ -60,7 +60,8 @@ func (p *Pods) setUpPod(ctx context.Context, pod Pod) (*PodStatus, error) {
 	return status, err
 }
 
-// hasRemains reports whether a record or a network namespace of the sandbox exists.
+// hasRemains reports whether a record or a network namespace of the sandbox exists. It also returns true if this is unknown
+// because of an error.
 func (p *Pods) hasRemains(sandbox string) bool {
 	for _, path := range []string{p.records.recordPath(sandbox), p.namespaces.Path(sandbox)} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {

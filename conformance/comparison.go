@@ -226,7 +226,8 @@ func cut(data []byte, at, size int) []byte {
 	return append(append([]byte{}, data[:at]...), data[at+size:]...)
 }
 
-// blank returns a copy of data in which the bytes data[at:at+size] are zero. If they are zero already, it returns nil.
+// blank returns a copy of data in which the bytes data[at:at+size] are zero. It returns nil if all these bytes are zero
+// already.
 func blank(data []byte, at, size int) []byte {
 	out := append([]byte{}, data...)
 	clear(out[at : at+size])

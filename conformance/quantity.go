@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// CPU returns a typical quantity of CPU. Unless c.Plain is set, some results are unusual, such as a negative one.
+// CPU returns a typical quantity of CPU. If c.Plain is false, some quantities are unusual, for example negative.
 func CPU(c *Choices) resource.Quantity {
 	if c.OneIn(12) && !c.Plain {
 		return odd(c)
@@ -19,7 +19,8 @@ func CPU(c *Choices) resource.Quantity {
 		"1100m", "333m", "999m", "256", "300"))
 }
 
-// Bytes returns a typical quantity of memory or storage. Unless c.Plain is set, some results are unusual, such as a negative one.
+// Bytes returns a typical quantity of memory or storage. If c.Plain is false, some quantities are unusual, for example
+// negative.
 func Bytes(c *Choices) resource.Quantity {
 	if c.OneIn(12) && !c.Plain {
 		return odd(c)
@@ -28,7 +29,8 @@ func Bytes(c *Choices) resource.Quantity {
 		"1G", "1e9", "1.5Gi", "2.5Gi", "0.7Gi", "1000", "1", "4096", "123456789", "40Gi", "1Ti"))
 }
 
-// odd returns an unusual quantity. The API accepts it, but it is no quantity that users write, or it is the result of a sum.
+// odd returns an unusual quantity that the API accepts. Users do not write such quantities, but a sum of quantities can be
+// as unusual.
 func odd(c *Choices) resource.Quantity {
 	switch c.Int(6) {
 	case 0:

@@ -19,8 +19,8 @@ type Said struct {
 	MayRun         bool // a container of the pod may run
 }
 
-// NewSaid returns a random pod with its previously reported status and a new status. Both have container statuses for containers
-// of the spec only.
+// NewSaid returns a random pod with two statuses: the status that was reported last, and a new status. Both statuses contain
+// only containers of the pod's spec.
 func NewSaid(c *Choices) Said {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "u1", Generation: int64(c.Int(5))}}
 	pod.Spec.RestartPolicy = Pick(c, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever, corev1.RestartPolicyAlways)

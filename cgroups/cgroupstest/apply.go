@@ -66,7 +66,7 @@ func (t *Tree) findDeepest(p cgroups.Path) (cgroup *node, missing []string) {
 	return cgroup, missing
 }
 
-// fileName returns the name that a v2 file has in the cgroup version of the tree.
+// fileName converts the name of a cgroup v2 file to the name of the corresponding file in the cgroup version of the tree.
 func (t *Tree) fileName(name string) string {
 	if t.opts.Mode == V2 {
 		return name
@@ -106,7 +106,8 @@ func (t *Tree) checkV1Limits(cgroup *node, next *limits) error {
 	return nil
 }
 
-// checkV1ParentQuota returns the error of V1 if next has a higher CPU quota than parent or an ancestor of it.
+// checkV1ParentQuota returns an error if the CPU quota in next, the limits of a child, exceeds the quota of parent or an
+// ancestor. Only cgroup v1 has this rule.
 func (t *Tree) checkV1ParentQuota(parent *node, next *limits) error {
 	if t.opts.Mode == V2 || parent == nil {
 		return nil

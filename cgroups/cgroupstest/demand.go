@@ -42,8 +42,8 @@ func (t *Tree) SetDemand(pid int, d Demand, during time.Duration) (met bool, err
 	return met, err
 }
 
-// Reclaims returns how often page cache was reclaimed or memory swapped out. A caller that sets the page cache of cgroups has to set it
-// again after that.
+// Reclaims returns how often the tree has reclaimed page cache or swapped out memory. When the number has increased, a
+// caller of [Tree.SetCache] must set the page cache again.
 func (t *Tree) Reclaims() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

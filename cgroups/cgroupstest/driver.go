@@ -99,8 +99,7 @@ func (t *Tree) Limits(ctx context.Context, p cgroups.Path) (resources cgroups.Re
 	return resources, err
 }
 
-// Stats returns the usage of p and its descendants. The root has all values, also the values that the root lacks on a kernel,
-// such as events.
+// Stats returns the usage of p and its descendants. Unlike on a kernel, the root has all values, including events.
 func (t *Tree) Stats(ctx context.Context, p cgroups.Path) (stats cgroups.Stats, err error) {
 	err = t.readCgroup(ctx, "read", p, func(n *node) { stats = t.toStats(n) })
 	return stats, err

@@ -53,7 +53,8 @@ const (
 	maxDelay    = 2         // seconds
 )
 
-// cappedExcess returns the excess above memory.high at which the delay of a charge reaches maxDelay, in bytes.
+// cappedExcess returns the excess above memory.high, in bytes, at which the delay of an allocation reaches its maximum
+// maxDelay.
 func (h highLimit) cappedExcess() float64 {
 	return float64(h) * math.Sqrt(float64(maxDelay)/delayFactor)
 }

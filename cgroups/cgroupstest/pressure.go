@@ -16,8 +16,8 @@ const numPressures = 3
 // pressures holds the pressure of each resource; nil: not set.
 type pressures [numPressures]*cgroups.Pressure
 
-// SetPressure sets the pressure of a V2 cgroup for the resource "cpu", "memory" or "io". A cgroup without a value reports the
-// maximum of its children, because a kernel reports at least this value.
+// SetPressure sets the pressure of a V2 cgroup for the resource "cpu", "memory" or "io". A cgroup without a value reports
+// the maximum of its children. On a kernel it reports at least this value.
 func (t *Tree) SetPressure(p cgroups.Path, resource string, pressure cgroups.Pressure) error {
 	return t.withCgroup("set pressure in", p, func(n *node) error {
 		i := slices.Index([]string{"cpu", "memory", "io"}, resource)
@@ -54,8 +54,8 @@ func (n *node) pressureOf(resource int) (p cgroups.Pressure) {
 	return p
 }
 
-// markPressure records for n and its ancestors that the pressure of this resource is set in n. pressureOf then reads the
-// children of these cgroups.
+// markPressure records for n and its ancestors that n has a value for the pressure of this resource. For such cgroups,
+// pressureOf also reads the children.
 func (n *node) markPressure(resource int) {
 	for c := range n.selfAndAncestors() {
 		c.hasPressure[resource] = true

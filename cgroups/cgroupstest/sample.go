@@ -10,7 +10,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// Sample returns the selected parts of the [Tree.Stats] of p, or of the cgroup child below p if child is not empty.
+// Sample returns the [Tree.Stats] of a cgroup, limited to the selected parts. The cgroup is p or, if child is not empty, the
+// child of p with this name.
 func (t *Tree) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (stats cgroups.Stats, err error) {
 	if child != "" {
 		p = p.Join(child)

@@ -20,7 +20,7 @@ type operation struct {
 	call   func(ctx context.Context, p cgroups.Path) error
 }
 
-// operations returns the methods of the tested driver, each as a function of a context and a path.
+// operations returns the methods of the tested driver. Each method is wrapped in a function of a context and a path.
 func (t *trial) operations() []operation {
 	all := []operation{
 		{"Apply", true, false, func(ctx context.Context, p cgroups.Path) error { return t.driver.Apply(ctx, p, cgroups.Resources{}) }},

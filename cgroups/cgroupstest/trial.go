@@ -35,7 +35,8 @@ func newTrial(t *testing.T, f Fixture) *trial {
 	return &trial{Check: &suite.Check{T: t, Timeout: f.Timeout, Poll: poll}, fixture: f, driver: f.New(t), ctx: t.Context()}
 }
 
-// requireRefused fails the test unless err, the error of call, is a [cgroups.Error] for cgroup p. The failure quotes rule.
+// requireRefused fails the test unless err is a [cgroups.Error] for cgroup p. call describes the call that has returned err.
+// The failure message quotes rule.
 func (t *trial) requireRefused(err error, p cgroups.Path, rule, call string) {
 	t.Helper()
 	t.Hold(err != nil, rule, "%s succeeds", call)
@@ -82,8 +83,8 @@ func (t *trial) readProcs(p cgroups.Path) []int {
 	return pids
 }
 
-// requireExists fails the test if cgroup p exists although want is false, or is absent although want is true. The failure quotes
-// rule.
+// requireExists fails the test if cgroup p does not exist. If want is false, it fails the test if p exists. The failure
+// message quotes rule.
 func (t *trial) requireExists(p cgroups.Path, want bool, rule string) {
 	t.Helper()
 	_, err := t.driver.Children(t.ctx, p)
@@ -121,15 +122,16 @@ func (t *trial) needV2() {
 	}
 }
 
-// requireLimit fails the test unless got, the limit of this name as read back, equals want. The failure quotes rule.
+// requireLimit fails the test unless the limit got, which was read back, equals want. The failure message contains name and
+// quotes rule.
 func (t *trial) requireLimit(got *int64, want int64, rule, name string) {
 	t.Helper()
 	t.Hold(got != nil, rule, "%s is unset, want %d", name, want)
 	t.Hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
 }
 
-// runConcurrently calls f(ctx, i) in n goroutines, one for each i from 0 to n-1. If a call fails, the test fails and quotes
-// rule.
+// runConcurrently calls f(ctx, i) concurrently for each i from 0 to n-1, and waits for all calls. If a call fails, the test
+// fails and quotes rule.
 func (t *trial) runConcurrently(n int, rule string, f func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.fixture.Timeout)

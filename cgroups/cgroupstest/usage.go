@@ -108,7 +108,8 @@ func (n *node) addHugetlb(size string, bytes int64, refused uint64) {
 	}
 }
 
-// countEvent calls f with the memory events of cgroup and, in V2, with the memory events of each ancestor.
+// countEvent calls f to count a memory event of cgroup and, in V2, of each ancestor. It also fires the triggers of
+// memory.events.
 func (t *Tree) countEvent(cgroup *node, f func(e *cgroups.MemoryEvents)) {
 	for c := range cgroup.selfAndAncestors() {
 		f(&c.usage.memoryEvents)

@@ -31,8 +31,8 @@ type armedTrigger struct {
 	fired   bool
 }
 
-// Watch calls fn when memory.events of p change, and when [Tree.SetPressure] has added the stall time of a trigger;
-// Trigger.Window is ignored. It returns an error in V1, which supports neither.
+// Watch calls fn when memory.events of p have changed, and when [Tree.SetPressure] has added the stall time of a trigger. It
+// ignores Trigger.Window. It returns an error in V1, and when p is removed.
 func (t *Tree) Watch(ctx context.Context, p cgroups.Path, triggers []cgroups.Trigger, fn func(cgroups.Trigger)) error {
 	w := &watcher{fired: make(chan struct{}, 1)}
 	if err := t.runOperation(ctx, "watch", p, func() error { return t.addWatcher(w, p, triggers) }); err != nil {

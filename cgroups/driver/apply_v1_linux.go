@@ -108,7 +108,8 @@ type subsystem struct {
 	}
 }
 
-// buildSubsystems returns one subsystem per controller whose limits in desired and current differ.
+// buildSubsystems returns the subsystems that write the changed limits: one for each controller whose limits in current and
+// desired differ.
 func buildSubsystems(host Host, current, desired cgroups.Resources) []subsystem {
 	var all []subsystem
 	if r, differ := diffCPULimits(current, desired); differ {

@@ -102,8 +102,8 @@ func (t *treeV2) applyDelegated(dir string, s setting, isNew bool) error {
 		strings.TrimSpace(string(kind)), err)
 }
 
-// enableControllers enables all controllers in each ancestor of a cgroup. The argument needed is the one controller that
-// must be available; other failures are ignored.
+// enableControllers enables all controllers in each ancestor of a cgroup. A controller that the kernel rejects is an error
+// only if it is needed. An ancestor with processes is always an error.
 func (t *treeV2) enableControllers(dir, needed string) error {
 	all := "+" + strings.Join(t.h.controllers, " +")
 	for i := -1; i < len(dir); i++ {

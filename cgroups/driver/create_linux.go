@@ -34,7 +34,7 @@ func retryCreate(ctx context.Context, create func() error) error {
 	}
 }
 
-// createDir creates the directory of a cgroup and its missing parents. It returns fresh true if the directory did not exist.
+// createDir creates the directory of a cgroup and its missing parents. fresh is true if the directory did not exist before.
 func (h *hierarchy) createDir(dir string) (fresh bool, err error) {
 	if dir == "" {
 		return false, nil

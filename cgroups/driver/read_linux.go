@@ -46,7 +46,8 @@ func (s *hierarchies) getReader(dir string) *reader {
 	return r
 }
 
-// putReader returns a reader for reuse. It drops a reader with a large buffer, because few files need one.
+// putReader makes the reader available for reuse. It drops a reader with a large buffer, because few files need a large
+// buffer.
 func (s *hierarchies) putReader(reader *reader) {
 	reader.leaveCgroup()
 	if cap(reader.buf) <= 16<<10 {
@@ -174,7 +175,8 @@ func (r *reader) readLimit(file string) *int64 {
 	return &n
 }
 
-// readPids reads those counters of PIDs that parts selects, and stores them in stats. The files are the same on v1 and v2.
+// readPids reads the counters of PIDs that parts selects, and stores the values in stats. The files are the same on v1 and
+// v2.
 func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	if parts.Has(cgroups.PartPids) {
 		readInto(r, "pids.current", cgroups.ParseCounter, &stats.Current)
@@ -188,8 +190,8 @@ func (r *reader) readPids(parts cgroups.Parts, stats *cgroups.PidsStats) {
 	}
 }
 
-// readProcs stores the PIDs of the processes in the cgroup in *into, without those of its descendants. In a threaded cgroup
-// it stores thread IDs.
+// readProcs stores the PIDs of the processes in the cgroup, but not in its descendants, in *into. In a threaded cgroup it
+// stores thread IDs.
 func (r *reader) readProcs(into *[]int) {
 	if !readInto(r, "cgroup.procs", cgroups.ParsePIDs, into) {
 		readInto(r, "cgroup.threads", cgroups.ParsePIDs, into)
@@ -232,8 +234,7 @@ func setKey[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-// readMachineSwap stores the used swap of the machine, in bytes, in *into. It reads /proc/meminfo, which is the argument
-// file and counts in KiB.
+// readMachineSwap reads file, which is /proc/meminfo. It stores the used swap of the machine, in bytes, in *into.
 func (r *reader) readMachineSwap(file string, into *uint64) {
 	var total, free uint64
 	text, err := os.ReadFile(file)

@@ -46,7 +46,7 @@ func (t *treeV1) checkExists(dir string) error {
 	return nil
 }
 
-// readStats returns those parts of the usage of a cgroup that parts selects. It reads each file in the hierarchy of its
+// readStats returns the usage of a cgroup. It reads only the parts that parts selects, each in the hierarchy of its
 // controller.
 func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, error) {
 	var s cgroups.Stats
@@ -85,8 +85,8 @@ func (t *treeV1) readStats(dir string, parts cgroups.Parts) (cgroups.Stats, erro
 // partsMemory selects the parts whose files are in the memory hierarchy of v1.
 const partsMemory = cgroups.PartMemory | cgroups.PartMemoryLimit | cgroups.PartMemoryPeak | cgroups.PartMemoryEvents | cgroups.PartSwap | cgroups.PartMemoryMin
 
-// readMemory reads those parts of the memory usage that parts selects, and stores them in stats. On v1, memory.stat also has
-// the swap usage.
+// readMemory reads the memory usage into stats, but only the parts that parts selects. On v1, memory.stat also has the swap
+// usage.
 func (r *reader) readMemory(parts cgroups.Parts, stats *cgroups.MemoryStats) {
 	if parts.Has(cgroups.PartMemoryEvents) {
 		readInto(r, "memory.oom_control", cgroups.ParseMemoryEvents, &stats.Events)

@@ -145,8 +145,8 @@ func (s setting) isSatisfiedBy(current string) bool {
 	return err == nil && have == want/s.unit*s.unit
 }
 
-// keepQuota returns the setting with the current quota if the setting has only a period. The argument is the current content
-// of cpu.max.
+// keepQuota returns the setting with the quota in current, if the setting changes only the period. current is the content of
+// cpu.max before the write.
 func (s setting) keepQuota(current string) setting {
 	if quota, _, ok := strings.Cut(current, " "); s.periodOnly && ok {
 		_, period, _ := strings.Cut(s.value, " ")

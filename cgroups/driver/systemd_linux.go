@@ -152,7 +152,8 @@ func (u *systemdCreator) removeCgroup(ctx context.Context, p cgroups.Path) error
 
 func (u *systemdCreator) close() error { return errors.Join(u.client.Close(), u.files.close()) }
 
-// absolutePath returns the path of p relative to the mount point, which the name of a slice contains.
+// absolutePath returns the path of p relative to the mount point instead of the driver's root. The name of a slice contains
+// this whole path.
 func (u *systemdCreator) absolutePath(p cgroups.Path) cgroups.Path {
 	return u.files.names.root.Join(p.Components()...)
 }

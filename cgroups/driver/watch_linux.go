@@ -102,7 +102,8 @@ func (w *watch) runLoop(ctx context.Context, fn func(cgroups.Trigger)) error {
 	return nil
 }
 
-// armTrigger opens the file of a trigger by the function open. If it is a pressure file, it writes the trigger to the file.
+// armTrigger opens the file of a trigger by calling open, and adds it to the watch. If it is a pressure file, armTrigger
+// also writes the trigger to it.
 func (w *watch) armTrigger(t cgroups.Trigger, open func(file string, flags uint64) (int, error)) error {
 	text, flags := "", uint64(unix.O_RDONLY)
 	if _, amount, pressure := strings.Cut(t.String(), " "); pressure {

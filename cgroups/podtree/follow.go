@@ -40,7 +40,8 @@ func (f *podSource) getCallbacks() (active func() ([]*corev1.Pod, bool), mayRun 
 	return f.active, f.mayRun
 }
 
-// Active calls the function active that Follow has set. Before Follow, it returns no pods and false.
+// Active returns the pods whose requests count, and whether all pod sources have reported. Before [Tree.Follow], it returns
+// no pods and false.
 func (f *podSource) Active() (pods []*corev1.Pod, complete bool) {
 	if active, _ := f.getCallbacks(); active != nil {
 		return active()

@@ -170,7 +170,7 @@ func (t *Tree) listProcs(ctx context.Context, p cgroups.Path) ([]int, error) {
 	return t.w.Procs(ctx, p)
 }
 
-// qosClasses returns the QoS classes. A pod's cgroup is searched in this order.
+// qosClasses returns the QoS classes, in the order in which the cgroup of a pod is searched.
 func qosClasses() [3]cgroups.QOS {
 	return [...]cgroups.QOS{cgroups.Guaranteed, cgroups.Burstable, cgroups.BestEffort}
 }

@@ -141,8 +141,8 @@ func (t *Tree) removeOrphan(ctx context.Context, slots chan struct{}, found PodC
 	}
 }
 
-// recordRemoval records the result of removeOrphan for [Tree.Status] and for the next attempt. It logs the result and calls
-// Hooks.OrphanProcessed.
+// recordRemoval records the result of removeOrphan for [Tree.Status] and for the next attempt. shrink is true if the cgroup
+// remains, with minimal CPU shares. recordRemoval also calls Hooks.OrphanProcessed.
 func (t *Tree) recordRemoval(found PodCgroup, shrink bool, err error) {
 	t.mu.Lock()
 	o := t.orphans[found.Path]

@@ -51,8 +51,8 @@ func checkReserved(name corev1.ResourceName, quantity resource.Quantity) error {
 	return nil
 }
 
-// Validate returns the joined errors of the reservations, or nil. A reservation is an error if it is invalid, or if the sum
-// exceeds the capacity. Each error names the resource and the quantities.
+// Validate returns the joined errors of the reservations, or nil. Each reservation must be valid, and their sum must not
+// exceed the capacity. Each error names the resource and the quantities.
 func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	var errs []error
 	for _, list := range []corev1.ResourceList{r.System, r.Kube} {
@@ -70,8 +70,8 @@ func (r Reserved) Validate(capacity corev1.ResourceList) error {
 	return errors.Join(errs...)
 }
 
-// ParseQOSReserved parses qosReserved of a kubelet configuration, for example {"memory": "50%"}. The result is the
-// percentage of the memory requests of a QoS class that lower classes must not use. It is nil if the map is empty.
+// ParseQOSReserved parses qosReserved of a kubelet configuration, for example {"memory": "50%"}. It returns the percentage
+// of a QoS class's memory requests that pods of lower classes must not use. The result is nil if the map is empty.
 func ParseQOSReserved(values map[string]string) (percent *int64, err error) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if key != string(corev1.ResourceMemory) {

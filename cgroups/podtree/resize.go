@@ -174,7 +174,8 @@ func withResource(s cgroups.ContainerSize, resource corev1.ResourceName, other c
 	return s
 }
 
-// limitOrMax returns a limit for comparisons. Zero means no limit, and becomes the largest uint64.
+// limitOrMax converts a limit for comparisons. If limit is zero or negative, there is no limit, and the result is the
+// largest uint64.
 func limitOrMax(limit int64) uint64 {
 	if limit <= 0 {
 		return math.MaxUint64

@@ -38,8 +38,8 @@ func (t *Tree) writeUpdate(ctx context.Context, update Update) error {
 	return err
 }
 
-// isOveruse reports whether err is an [OveruseError]. In this case all limits were written except a memory limit below the
-// usage.
+// isOveruse reports whether err is an [OveruseError]. With this error, all limits were written except the memory limit that
+// is below the usage.
 func isOveruse(err error) bool {
 	_, ok := errors.AsType[*OveruseError](err)
 	return ok
@@ -90,7 +90,7 @@ func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	return adjustMemoryLimit(update, s.Memory)
 }
 
-// dropDecreases unsets CPUShares, MemoryMin and MemoryLow in resources if they do not exceed the current values.
+// dropDecreases unsets each of CPUShares, MemoryMin and MemoryLow in resources that is not higher than the current value.
 func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	if resources.CPUShares <= current.CPUShares {
 		resources.CPUShares = 0

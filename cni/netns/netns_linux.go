@@ -15,8 +15,8 @@ import (
 // currentNetns is the network namespace of the calling thread.
 const currentNetns = "/proc/thread-self/ns/net"
 
-// Do calls fn in the network namespace at path and returns its error. The function fn runs on another goroutine. Sockets
-// that it opens stay in that namespace. Goroutines that it starts run in the namespace of the process.
+// Do calls fn in the network namespace at path, on another goroutine, and returns the error of fn. Sockets that fn opens
+// stay in that namespace. Goroutines that fn starts run in the namespace of the process.
 func Do(path string, fn func() error) error {
 	target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

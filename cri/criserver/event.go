@@ -17,7 +17,7 @@ import (
 )
 
 // GetContainerEvents streams the runtime's events to a client until the client disconnects. A slow client never blocks the
-// runtime: events wait in a buffer, and the stream ends with an error when the buffer is full.
+// runtime, because events wait in a buffer. When the buffer is full, the stream ends with an error.
 func (r *runtimeService) GetContainerEvents(
 	_ *v1.GetEventsRequest, stream grpc.ServerStreamingServer[v1.ContainerEventResponse],
 ) error {

@@ -89,8 +89,7 @@ func (r *runtimeService) PortForward(
 	return &v1.PortForwardResponse{Url: url}, nil
 }
 
-// checkForward returns an error if no port-forward session to the sandbox can be opened, for example because the sandbox is
-// not ready.
+// checkForward returns an error if the sandbox cannot have a port-forward session, for example because it is not ready.
 func (s *Server) checkForward(ctx context.Context, sandboxID string) error {
 	switch {
 	case s.streamer == nil:

@@ -185,7 +185,8 @@ func idFields(request any) []idField {
 	return nil
 }
 
-// filterFields returns the fields of a list request whose filter selects by ID.
+// filterFields returns the ID fields in the filter of a list request. It returns nil for other requests and without a
+// filter.
 func filterFields(request any) []idField {
 	switch q := request.(type) {
 	case *v1.ListPodSandboxRequest:

@@ -91,8 +91,8 @@ func New(rt cri.Runtime, opts Options) *Server {
 	return s
 }
 
-// Serve serves CRI calls on listener until ctx ends. Then it cancels the calls in progress, waits for them and returns nil. It
-// always closes listener. Serve may be called several times, with different listeners.
+// Serve serves CRI calls on listener until ctx ends. Then it cancels the calls in progress, waits until they return, and
+// returns nil. It always closes listener. Serve may be called several times, with different listeners.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	g := grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessageSize),

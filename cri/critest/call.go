@@ -47,8 +47,8 @@ func (c Call) objectName() string {
 	return c.ID
 }
 
-// Calls returns the recorded calls, oldest first: all calls, or only those whose CRI name is one of ops. The runtime keeps the
-// last 10,000 calls.
+// Calls returns the recorded calls, oldest first. If ops is not empty, it returns only the calls with these CRI names. The
+// runtime keeps the last 10,000 calls.
 func (r *Runtime) Calls(ops ...string) []Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -144,8 +144,8 @@ func (r *Runtime) startScript(ctx context.Context, id string) (started cri.Conta
 	return c.Container, c.script.Started, nil
 }
 
-// failStart records that a container could not be started: its state becomes exited, with err as its message. failStart
-// returns err. r.mu is held.
+// failStart marks a container as exited because it could not be started. The message of the container is the text of err.
+// failStart returns err. r.mu is held.
 func (r *Runtime) failStart(ctr *container, err error) error {
 	ctr.State, ctr.FinishedAt = cri.ContainerExited, time.Now()
 	ctr.ExitCode, ctr.Reason, ctr.Message = codeStartError, reasonStartError, err.Error()
@@ -213,8 +213,8 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) (err error) {
 	return nil
 }
 
-// exitContainer makes a running container exit as specified, and emits EventStopped. It does nothing if the container is not
-// running. r.mu is held.
+// exitContainer makes a running container exit with the code, reason and message in exit, and emits EventStopped. It ignores
+// a container that is not running. r.mu is held.
 func (r *Runtime) exitContainer(ctr *container, exit Exit) {
 	if ctr.State != cri.ContainerRunning {
 		return

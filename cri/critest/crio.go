@@ -152,7 +152,7 @@ func (r *CRIO) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return r.SummaryRuntime.SandboxStats(ctx)
 }
 
-// StreamEvents calls fn for every change of a sandbox or container after the call, except for creations.
+// StreamEvents calls fn for each later change of a sandbox or container, except for creations.
 func (r *CRIO) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	return r.SummaryRuntime.StreamEvents(ctx, func(e cri.Event) error {
 		if e.Type == cri.EventCreated {

@@ -19,7 +19,7 @@ type eventStream struct {
 	wake   chan struct{} // capacity 1; has an element after queue or broken has changed
 }
 
-// StreamEvents calls fn for every change of a sandbox or container after the call, in order and without loss. It returns when ctx
+// StreamEvents calls fn for each later change of a sandbox or container, in order and without loss. It returns when ctx
 // ends, fn returns an error, or [Runtime.BreakStreams] is called.
 func (r *Runtime) StreamEvents(ctx context.Context, fn func(cri.Event) error) (err error) {
 	call := r.recordCall(Call{Op: "GetContainerEvents"})

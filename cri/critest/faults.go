@@ -57,8 +57,7 @@ func Hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// List lists the sandboxes and containers of the wrapped runtime. The function f.ListFunc, if set, replaces the call.
-// f.Around may skip the call.
+// List calls f.ListFunc, or List of the wrapped runtime if f.ListFunc is nil. f.Around may skip the call.
 func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	return callAround(ctx, f, "List", "", func() (cri.Snapshot, error) {
 		if f.ListFunc != nil {
@@ -68,8 +67,8 @@ func (f *Faults) List(ctx context.Context) (cri.Snapshot, error) {
 	})
 }
 
-// RunSandbox runs a sandbox in the wrapped runtime. The function f.RunSandboxFunc, if set, replaces the call. f.Around may
-// skip the call.
+// RunSandbox calls f.RunSandboxFunc, or RunSandbox of the wrapped runtime if f.RunSandboxFunc is nil. f.Around may skip the
+// call.
 func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "RunPodSandbox", config.Pod.UID, func() (string, error) {
 		if f.RunSandboxFunc != nil {
@@ -79,19 +78,19 @@ func (f *Faults) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (str
 	})
 }
 
-// StopSandbox stops a sandbox of the wrapped runtime. The function f.StopSandboxFunc, if set, replaces the call. f.Around
-// may skip the call.
+// StopSandbox calls f.StopSandboxFunc, or StopSandbox of the wrapped runtime if f.StopSandboxFunc is nil. f.Around may skip
+// the call.
 func (f *Faults) StopSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StopPodSandbox", id, f.StopSandboxFunc, f.Runtime.StopSandbox)
 }
 
-// RemoveSandbox removes a sandbox of the wrapped runtime. The function f.RemoveSandboxFunc, if set, replaces the call.
-// f.Around may skip the call.
+// RemoveSandbox calls f.RemoveSandboxFunc, or RemoveSandbox of the wrapped runtime if f.RemoveSandboxFunc is nil. f.Around
+// may skip the call.
 func (f *Faults) RemoveSandbox(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemovePodSandbox", id, f.RemoveSandboxFunc, f.Runtime.RemoveSandbox)
 }
 
-// CreateContainer creates a container in the wrapped runtime. The function f.CreateContainerFunc, if set, replaces the call.
+// CreateContainer calls f.CreateContainerFunc, or CreateContainer of the wrapped runtime if f.CreateContainerFunc is nil.
 // f.Around may skip the call.
 func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return callAround(ctx, f, "CreateContainer", sandboxID, func() (string, error) {
@@ -102,14 +101,14 @@ func (f *Faults) CreateContainer(ctx context.Context, sandboxID string, config *
 	})
 }
 
-// StartContainer starts a container of the wrapped runtime. The function f.StartContainerFunc, if set, replaces the call.
+// StartContainer calls f.StartContainerFunc, or StartContainer of the wrapped runtime if f.StartContainerFunc is nil.
 // f.Around may skip the call.
 func (f *Faults) StartContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "StartContainer", id, f.StartContainerFunc, f.Runtime.StartContainer)
 }
 
-// StopContainer stops a container of the wrapped runtime. The function f.StopContainerFunc, if set, replaces the call.
-// f.Around may skip the call.
+// StopContainer calls f.StopContainerFunc, or StopContainer of the wrapped runtime if f.StopContainerFunc is nil. f.Around
+// may skip the call.
 func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := callAround(ctx, f, "StopContainer", id, func() (struct{}, error) {
 		if f.StopContainerFunc != nil {
@@ -120,7 +119,7 @@ func (f *Faults) StopContainer(ctx context.Context, id string, grace time.Durati
 	return err
 }
 
-// RemoveContainer removes a container of the wrapped runtime. The function f.RemoveContainerFunc, if set, replaces the call.
+// RemoveContainer calls f.RemoveContainerFunc, or RemoveContainer of the wrapped runtime if f.RemoveContainerFunc is nil.
 // f.Around may skip the call.
 func (f *Faults) RemoveContainer(ctx context.Context, id string) error {
 	return f.callWithFault(ctx, "RemoveContainer", id, f.RemoveContainerFunc, f.Runtime.RemoveContainer)

@@ -26,7 +26,7 @@ func NewImage(ref string, size uint64) cri.Image {
 	}
 }
 
-// ListImages returns Options.Images and all images that were pulled or used by a container since.
+// ListImages returns Options.Images, and all images that were pulled or used by a container after [New].
 func (r *Runtime) ListImages(ctx context.Context) (images []cri.Image, err error) {
 	call := r.recordCall(Call{Op: "ListImages"})
 	defer r.recordResult(call, &err)

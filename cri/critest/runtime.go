@@ -146,8 +146,8 @@ func (r *Runtime) Container(ref string) (cri.Container, bool) {
 // [Runtime.Container], or a sandbox ID. A killed sandbox becomes not ready, but its containers run until StopSandbox.
 func (r *Runtime) Kill(ref string, code int32) error { return r.KillWith(ref, Exit{Code: code}) }
 
-// KillWith makes a running container exit as specified, for example with reason OOMKilled. If exit.After is positive, the
-// container exits after that time, and KillWith does not wait for it. ref has the forms of [Runtime.Kill].
+// KillWith makes a running container exit with the values in exit, for example with reason OOMKilled. If exit.After is
+// positive, the container exits after that time, and KillWith does not wait for it. ref has the forms of [Runtime.Kill].
 func (r *Runtime) KillWith(ref string, exit Exit) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -30,7 +30,8 @@ var terminalSize = cri.TerminalSize{Width: 77, Height: 33} //nolint:gochecknoglo
 
 const awaitSize = `while [ "$(stty size 2>/dev/null)" != "33 77" ]; do sleep 0.02; done; `
 
-// sessionPrograms returns all programs of the session suite. Their arguments are placeholders.
+// sessionPrograms returns all programs of the session suite, so that a caller can search them by name. Their arguments are
+// placeholders.
 func sessionPrograms() []sessionProgram {
 	return []sessionProgram{sleepsUntilTERM(), printsToBothStreams(0), copiesStdin(), printsBytes(0), checksTerminal(), runsForeverWithChild(""), echoesLines(), copiesStdinOnce(), echoesTypedLines(), printsFloods()}
 }
@@ -53,7 +54,7 @@ func printsToBothStreams(code int) sessionProgram {
 	}}
 }
 
-// copiesStdin returns a program that copies stdin to stdout, and exits at the end of stdin.
+// copiesStdin returns a program that copies stdin to stdout. At the end of stdin it prints "end" to stderr and exits.
 func copiesStdin() sessionProgram {
 	return sessionProgram{name: "copies", shell: `cat; echo end >&2`, play: func(_ context.Context, _ func(int) string, s cri.Session) int {
 		if s.Stdin != nil {
@@ -103,7 +104,7 @@ func echoesLines() sessionProgram {
 	return sessionProgram{name: "lines", shell: `while read line && [ "$line" != end ]; do echo "out $line"; echo "err $line" >&2; done; echo bye; exit 6`}
 }
 
-// copiesStdinOnce returns a program that copies stdin to stdout. It exits at the end of stdin.
+// copiesStdinOnce returns a program that copies stdin to stdout. At the end of stdin it prints "end" and exits with code 7.
 func copiesStdinOnce() sessionProgram {
 	return sessionProgram{name: "once", shell: `cat; echo end; exit 7`}
 }
@@ -139,8 +140,9 @@ func awaitTerminalSize(ctx context.Context, session cri.Session) bool {
 	}
 }
 
-// SessionSuiteScript returns the [Script] that simulates the commands of [TestSessions]. Use it as Options.Script of a [Runtime]
-// that TestSessions tests, with [SessionFixture.NoAttach]: the programs of the containers themselves are not simulated.
+// SessionSuiteScript returns the [Script] that simulates the commands of [TestSessions]. Use it as Options.Script of a
+// [Runtime] that TestSessions tests. Set [SessionFixture.NoAttach] too, because the main programs of the containers are not
+// simulated.
 func SessionSuiteScript(*cri.ContainerConfig) Script {
 	return Script{Session: func(ctx context.Context, cmd []string, s cri.Session) (int, error) {
 		if len(cmd) < 4 {

@@ -70,8 +70,8 @@ func (r *Runtime) PodContainerStats(ctx context.Context, sandboxID string) (stat
 	return r.usage(func(c *container) bool { return c.SandboxID == sandboxID }), nil
 }
 
-// SandboxStats returns the stats of every ready sandbox: the usage of its running containers, from Options.Usage. Usage of the
-// sandboxes themselves is not reported.
+// SandboxStats returns the stats of every ready sandbox. These consist of the usage of its running containers, from
+// Options.Usage. The sandbox itself has no usage.
 func (r *Runtime) SandboxStats(ctx context.Context) (stats []cri.SandboxStats, err error) {
 	call := r.recordCall(Call{Op: "ListPodSandboxStats"})
 	defer r.recordResult(call, &err)

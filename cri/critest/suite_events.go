@@ -49,7 +49,8 @@ func (w *eventWatch) addEvent(event cri.Event) error {
 	return w.callbackErr
 }
 
-// awaitCanary runs and removes sandboxes until the stream delivers the removal of one of them, or has ended.
+// awaitCanary waits until the event stream delivers events, or has ended. To test this, it runs and removes sandboxes until
+// the stream reports the removal of a sandbox.
 func (w *eventWatch) awaitCanary() {
 	w.t.Helper()
 	w.t.Until(ruleEvents, func() (bool, string) {

@@ -213,8 +213,8 @@ func (c *logChain) openNext(ctx context.Context) error {
 	return errLogEnd
 }
 
-// isRunning returns the result of ReadOptions.Running. If that is nil or the runtime is unavailable, it returns true and no
-// error.
+// isRunning returns the result of ReadOptions.Running. It returns true and no error if Running is nil or the runtime is
+// unavailable.
 func (c *logChain) isRunning(ctx context.Context) (bool, error) {
 	if c.o.Running == nil {
 		return true, nil

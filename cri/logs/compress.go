@@ -29,7 +29,8 @@ const (
 // errOverBudget means that a compressed file does not fit into the budget beside its original. The next rotation retries.
 var errOverBudget = errors.New("no room in the budget")
 
-// runCompressor compresses the rotated files of the log. It returns when no compression is requested any more, or ctx has ended.
+// runCompressor compresses the rotated files of the log. It returns when no further compression is requested, or when ctx
+// ends.
 func (k *logKeeper) runCompressor(ctx context.Context) {
 	for k.takeRequest() {
 		if !k.awaitQuiet(ctx) {

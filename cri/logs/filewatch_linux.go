@@ -45,7 +45,7 @@ func (w *fileWatch) awaitWrite(path string) (fileWatchRequest, error) {
 	return n, nil
 }
 
-// cancelWait cancels a request of awaitWrite: the next write no longer closes its channel.
+// cancelWait cancels a request that awaitWrite has made. The next write then does not close the channel of the request.
 func (w *fileWatch) cancelWait(req fileWatchRequest) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

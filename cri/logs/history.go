@@ -44,7 +44,8 @@ func (c *logChain) findTail(ctx context.Context) error {
 	return err
 }
 
-// skipToTail skips the first skipLines lines of the open file if the last TailLines lines of the log start in this file.
+// skipToTail skips the lines before the tail, which is the last TailLines lines of the log. It does nothing if the tail does
+// not start in the open file.
 func (c *logChain) skipToTail() error {
 	if c.key != c.tailKey && c.tailKey != "" {
 		return nil // the file with the start of the tail was removed: this is the next file

@@ -136,8 +136,8 @@ func (k *logKeeper) requestCompression(ctx context.Context) {
 	}
 }
 
-// takeRequest reports whether a compression was requested since the last call. If not, the compressing goroutine must exit:
-// the next request starts another goroutine.
+// takeRequest reports whether a compression was requested since the last call. After the result false, the compressing
+// goroutine must exit, because the next request starts a new goroutine.
 func (k *logKeeper) takeRequest() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,7 +150,7 @@ func (k *logKeeper) takeRequest() bool {
 	}
 }
 
-// recordFailure counts and reports a failed check, and returns the delay before the next attempt.
+// recordFailure increases the number of failures in a row and reports err. It returns the delay before the next attempt.
 func (k *logKeeper) recordFailure(ctx context.Context, err error) time.Duration {
 	k.failures++
 	wait := backoff.Policy{First: firstRetry, Max: maxPollDelay}.After(k.failures)

@@ -141,8 +141,8 @@ func (p Policy) countToRemove(kept []rotatedFile, size map[string]int64, current
 	return n
 }
 
-// planCompressions returns the steps that compress all rotated files except the newest. Newer files are compressed first,
-// because they are kept longest.
+// planCompressions returns the steps that compress all rotated files except the newest. Newer files come first, because
+// older files are removed sooner.
 func planCompressions(kept []rotatedFile) (steps []Action) {
 	for i := len(kept) - 2; i >= 0; i-- {
 		if r := kept[i]; r.suffix == "" {

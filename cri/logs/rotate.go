@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/notexist"
 )
 
-// rotateLog executes the steps that Policy.Plan returns for the files of the log. It leaves the compressions to the
-// compressing goroutine, because they take long.
+// rotateLog executes the steps that Policy.Plan returns for the files of the log, except compressions. Compressions take
+// long and run in the compressing goroutine.
 func (k *logKeeper) rotateLog(ctx context.Context) error {
 	select {
 	case k.r.rotationSlots <- struct{}{}:

@@ -128,7 +128,7 @@ func (r *Rotator) SetLogs(list []Log) {
 	sleep.Wake(r.changed)
 }
 
-// reportNotRun passes an error to Hooks.RotationFailed. The error reports that SetLogs was called and Run was not.
+// reportNotRun passes err to Hooks.RotationFailed. The error reports that SetLogs was called although Run was not called.
 func (r *Rotator) reportNotRun(err error) {
 	if hook := r.o.Hooks.RotationFailed; hook != nil {
 		hook(Log{}, err, 0)

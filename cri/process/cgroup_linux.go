@@ -81,7 +81,7 @@ func (r *Runtime) removeCgroup(ctx context.Context, ctr *container) error {
 	return nil
 }
 
-// errNoCgroups returns the error for a container with a cgroup if Options.Cgroups is nil.
+// errNoCgroups returns the error for a container that was created with a cgroup, although Options.Cgroups is nil now.
 func (c *container) errNoCgroups() error {
 	return fmt.Errorf("cgroup %s: Options.Cgroups is nil: open the runtime with the one that the container was created with", c.Cgroup)
 }

@@ -32,8 +32,8 @@ func (r *Runtime) rejectUnsupported(log *slog.Logger, unsupported []string) erro
 	return nil
 }
 
-// unsupportedSandbox returns a text for each field of config that this runtime cannot implement. hasNetwork reports whether
-// Options.Network is set.
+// unsupportedSandbox returns one error text for each field of config that this runtime cannot implement. hasNetwork is true
+// if Options.Network is set.
 func unsupportedSandbox(config *cri.SandboxConfig, hasNetwork bool) []string {
 	own := hasNetwork && config.Security.Namespaces.Network != cri.NamespaceNode
 	var fields []string

@@ -234,8 +234,8 @@ func (r *Runtime) removeContainer(ctx context.Context, ctr *container) error {
 	}
 }
 
-// removeStopped removes a container that does not run, and returns true. It returns false if the container was started meanwhile.
-// The caller has locked opLock.
+// removeStopped removes a container that does not run, and returns true. If the container is running, it returns false. The
+// caller has locked opLock.
 func (r *Runtime) removeStopped(ctx context.Context, ctr *container) (bool, error) {
 	if r.isRunning(ctr) {
 		return false, nil // started after it was stopped

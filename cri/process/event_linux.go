@@ -132,8 +132,8 @@ func (r *Runtime) refreshWatched(ctr *container, wasUnknown bool) (stop bool) {
 	return ctr.State != cri.ContainerUnknown && (wasUnknown || ctr.shim == nil)
 }
 
-// addStream registers a stream for events. It returns the containers whose exit the stream must watch: those that are running or
-// in state unknown.
+// addStream registers a stream for events. It returns the containers that are running or in state unknown, because the
+// stream must watch for their exit.
 func (r *Runtime) addStream(stream *eventStream) (running []*container, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

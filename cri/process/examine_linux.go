@@ -88,7 +88,7 @@ func (r *Runtime) refreshState(ctr *container) error {
 	return nil
 }
 
-// emitState emits the event for the current state of a container whose state was unknown before. The caller holds mu.
+// emitState emits the event for the current state of a container. The state was unknown before. The caller holds mu.
 func (r *Runtime) emitState(ctr *container) {
 	ctr.examineDelay = 0
 	r.containerLogger(ctr).Info("container is in a known state again", "state", ctr.State)

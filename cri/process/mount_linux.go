@@ -54,8 +54,8 @@ func unsupportedDevice(i int, device cri.Device, hasMounts bool) string {
 	return ""
 }
 
-// unsupportedPaths returns the reason why the host path cannot be mounted at the container path, or "" if it can. The
-// text begins with prefix.
+// unsupportedPaths returns "" if the host path can be mounted at the container path. Otherwise it returns the reason, as a
+// text that starts with prefix.
 func unsupportedPaths(prefix, hostPath, containerPath string) string {
 	switch {
 	case !filepath.IsAbs(containerPath) || filepath.Clean(containerPath) == "/":

@@ -247,7 +247,8 @@ func (r *Runtime) createDir(kind, id string, fill func(dir string) error) (strin
 	return dir, nil
 }
 
-// removeDir removes the directory of a sandbox or container atomically: after a crash it exists with all files or not at all.
+// removeDir removes the directory of a sandbox or container atomically. After a crash, the directory has all its files or
+// does not exist.
 func removeDir(dir string) error {
 	tmp := filepath.Join(filepath.Dir(dir), unfinishedPrefix+filepath.Base(dir))
 	if err := os.Rename(dir, tmp); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -22,7 +22,8 @@ func (r *Runtime) ContainerStats(ctx context.Context) ([]cri.ContainerStats, err
 	return stats, wrapError("ListContainerStats", "", err)
 }
 
-// SandboxStats returns the usage of every ready sandbox: the sum of its running containers. It reports no network usage.
+// SandboxStats returns the usage of every ready sandbox, which is the sum over its running containers. It reports no network
+// usage.
 func (r *Runtime) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	containers, snapshot, err := r.measureContainers(ctx)
 	if err != nil {

@@ -4,8 +4,8 @@
 // Package cgroups gets this file by the overlay of package conformance. It simulates a host with either cgroup version.
 package cgroups
 
-// ConformanceHost replaces two properties that the package detects on the host. If unified is true, the host has cgroup v2.
-// The list sizes contains its sizes of huge pages.
+// ConformanceHost replaces two properties of the host that the package detects: whether the host has cgroup v2 (unified),
+// and the sizes of its huge pages.
 func ConformanceHost(unified bool, sizes []string) {
 	isUnifiedOnce.Do(func() {})
 	initHPSOnce.Do(func() {})

@@ -13,8 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// ConformanceDeadline returns the time at which client-go's certificate manager plans to replace cert. The next certificate
-// is requested with template. If force is true, a rotation was forced.
+// ConformanceDeadline returns the time at which client-go's certificate manager plans to replace cert. template is the
+// template of the next request. force is true if a rotation was forced.
 func ConformanceDeadline(cert *tls.Certificate, template *x509.CertificateRequest, force bool, now time.Time) time.Time {
 	m := &manager{
 		cert: cert, getTemplate: func() *x509.CertificateRequest { return template }, forceRotation: force,

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/runtimeclass"
 )
 
-// ConformancePhase returns the phase of pod that the kubelet computes from the statuses of its containers. It calls getPhase
-// with the arguments podIsTerminal (terminal) and podHasInitialized (initialized).
+// ConformancePhase returns the phase of pod that the kubelet computes from the statuses of its containers. It calls
+// getPhase, where terminal is named podIsTerminal and initialized is named podHasInitialized.
 func ConformancePhase(ctx context.Context, pod *v1.Pod, statuses []v1.ContainerStatus, terminal, initialized bool) v1.PodPhase {
 	return getPhase(klog.FromContext(ctx), pod, statuses, terminal, initialized)
 }

@@ -30,8 +30,8 @@ func (c conformanceCgroups) GetPodCgroupConfig(*v1.Pod, v1.ResourceName) (*cm.Re
 	return config, nil
 }
 
-// ConformancePodResources returns the pod-level resources that the kubelet reports in the status of pod. The pod's cgroup
-// has the resources in the spec of the pod actuated.
+// ConformancePodResources returns the pod-level resources that the kubelet reports in the status of pod. The cgroup of the
+// pod has the resources in the spec of actuated.
 func ConformancePodResources(pod, actuated *v1.Pod) *v1.ResourceRequirements {
 	kl := &Kubelet{containerManager: conformanceManager{ContainerManager: cm.NewStubContainerManager(), actuated: actuated}}
 	return kl.convertToAPIPodLevelResourcesStatus(klog.Background(), pod, v1.PodStatus{})

@@ -21,7 +21,7 @@ func (p ConformancePods) ShouldPodContentBeRemoved(uid types.UID) bool { return 
 // ShouldPodRuntimeBeRemoved reports whether the sandboxes and containers of a pod may be removed, by a call of p.Runtime.
 func (p ConformancePods) ShouldPodRuntimeBeRemoved(uid types.UID) bool { return p.Runtime(uid) }
 
-// ConformanceGC replaces the container garbage collection of manager. The new one calls pods to decide which pods may be
+// ConformanceGC replaces the container garbage collection of manager. The replacement calls pods to decide which pods may be
 // removed.
 func ConformanceGC(manager KubeGenericRuntime, pods ConformancePods) {
 	m := manager.(*kubeGenericRuntimeManager)

@@ -6,8 +6,8 @@ package volumemanager
 
 import v1 "k8s.io/api/core/v1"
 
-// ConformanceExtraGroup returns the group in the GID annotation of a PersistentVolume. It returns true if the group is valid
-// and pod does not have it already. It calls getExtraSupplementalGID.
+// ConformanceExtraGroup returns the group in the GID annotation of a PersistentVolume. It also reports whether the group is
+// valid and new to pod. It calls getExtraSupplementalGID.
 func ConformanceExtraGroup(annotation string, pod *v1.Pod) (int64, bool) {
 	return getExtraSupplementalGID(annotation, pod)
 }

@@ -42,8 +42,7 @@ type Socket struct {
 	Bus  bool // a message bus that systemd is connected to
 }
 
-// SystemSockets returns the sockets to connect to on a host. These are the socket of the system bus, and the private socket
-// of systemd.
+// SystemSockets returns the sockets of systemd on a host: the socket of the system bus, and the private socket of systemd.
 func SystemSockets() []Socket {
 	return []Socket{
 		{Path: "/run/dbus/system_bus_socket", Bus: true},
@@ -111,7 +110,7 @@ func (c *Client) callWithRetry(ctx context.Context, f func(context.Context, *con
 	}
 }
 
-// tryCall connects if necessary, and calls f once. It returns retry true if another attempt may succeed.
+// tryCall connects if necessary, and calls f once. retry is true if another attempt may succeed.
 func (c *Client) tryCall(ctx context.Context, f func(context.Context, *conn) error) (retry bool, err error) {
 	conn, err := c.ensureConnected(ctx)
 	if err != nil {

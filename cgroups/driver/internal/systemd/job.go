@@ -62,7 +62,7 @@ func (w *jobWatch) stop() {
 }
 
 // DeliverSignal implements [dbus.SignalHandler]. It passes the result of a job to the watches of its unit. It never blocks:
-// if a watch is full, it drops the result, and awaitJob reads the state of the unit instead.
+// if a watch is full, it drops the result, and the waiting caller must read the state of the unit.
 func (j *jobs) DeliverSignal(iface, name string, s *dbus.Signal) {
 	if iface != manager || name != jobRemoved {
 		return

@@ -112,8 +112,8 @@ func (s Slice) creationProperties() []Property {
 	return props
 }
 
-// changeableProperties returns the properties that can be changed while the slice runs. The accounting properties make
-// systemd enable the controllers.
+// changeableProperties returns the properties that can be changed while the slice runs. They include the accounting
+// properties, which make systemd enable the controllers.
 func (s Slice) changeableProperties() []Property {
 	io := "IOAccounting"
 	if s.V1 {
@@ -127,7 +127,7 @@ func (s Slice) changeableProperties() []Property {
 	}, s.Properties...)
 }
 
-// updateProperties sets those properties of a running slice that differ from its current properties.
+// updateProperties sets the properties of a running slice whose current values differ from the values in slice.
 func (c *Client) updateProperties(ctx context.Context, slice Slice, current map[string]dbus.Variant) error {
 	return c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
 		differ := slices.DeleteFunc(conn.dropUnsupported(slice.changeableProperties()), func(p Property) bool { return p.isEqual(current[p.Name]) })
@@ -139,7 +139,7 @@ func (c *Client) updateProperties(ctx context.Context, slice Slice, current map[
 	})
 }
 
-// dropUnsupported returns props without the properties that this version of systemd does not have.
+// dropUnsupported removes the properties that this version of systemd does not have. It returns the remaining properties.
 func (c *conn) dropUnsupported(props []Property) []Property {
 	return slices.DeleteFunc(props, func(p Property) bool { return c.version < minVersion(p.Name) })
 }
@@ -171,8 +171,8 @@ func (c *Client) resetFailed(ctx context.Context, unit string) error {
 	return err
 }
 
-// getProperties returns all properties of a unit by name. If the unit is unknown, systemd returns the properties of an
-// inactive one.
+// getProperties returns all properties of a unit by name. For an unknown unit, systemd returns the properties of an inactive
+// unit.
 func (c *Client) getProperties(ctx context.Context, unit string) (all map[string]dbus.Variant, err error) {
 	err = c.callWithRetry(ctx, func(ctx context.Context, conn *conn) error {
 		const everyInterface = ""

@@ -55,7 +55,8 @@ func (o *Output) readPipe() {
 	}
 }
 
-// readBuffered reads output that is still in the pipe at the deadline: on a busy machine the command may have written it earlier.
+// readBuffered reads the output that is left in the pipe at the deadline. On a busy machine, the command may have written it
+// before the deadline.
 func (o *Output) readBuffered() {
 	conn, err := o.from.SyscallConn()
 	if err != nil {
@@ -79,7 +80,7 @@ func (o *Output) Writer() *os.File { return o.to }
 func (o *Output) Bytes() []byte { return o.kept.Bytes() }
 
 // CloseWriter closes the write end of the pipe in this process. If background processes of the command keep the pipe open,
-// reading stops when the drainWait of [Start] has passed.
+// reading stops after the drainWait passed to [Start].
 func (o *Output) CloseWriter() {
 	o.to.Close()
 	_ = o.from.SetReadDeadline(time.Now().Add(o.drainWait))

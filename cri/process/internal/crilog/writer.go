@@ -120,7 +120,8 @@ type encoder struct {
 	out    []byte // finished entries
 }
 
-// addPiece adds a piece of output to the unfinished line. newline reports whether the line ends after the piece.
+// addPiece adds a piece of output to the unfinished line. newline reports whether the line ends after the piece. Lines
+// longer than MaxLine are split.
 func (e *encoder) addPiece(piece []byte, newline bool) {
 	for len(e.line)+len(piece) > MaxLine {
 		n := MaxLine - len(e.line)
@@ -134,15 +135,16 @@ func (e *encoder) addPiece(piece []byte, newline bool) {
 	e.line = append(e.line, piece...)
 }
 
-// flushLine appends the unfinished line as an entry with tag P. It does nothing if there is none.
+// flushLine appends the unfinished line to the finished entries, with the tag P for a partial line. Without an unfinished
+// line it does nothing.
 func (e *encoder) flushLine() {
 	if len(e.line) > 0 {
 		e.appendEntry('P', nil)
 	}
 }
 
-// appendEntry completes the unfinished line with the piece of output, and appends the line to the finished entries. The
-// entry has this tag.
+// appendEntry appends the unfinished line and the piece of output, as one entry, to the finished entries. tag is P for a
+// partial line and F for a full line.
 func (e *encoder) appendEntry(tag byte, piece []byte) {
 	e.out = e.now.AppendFormat(e.out, time.RFC3339Nano)
 	e.out = append(e.out, ' ')

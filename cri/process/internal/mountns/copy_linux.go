@@ -144,8 +144,8 @@ func closeAll(entries []clonedEntry) {
 	}
 }
 
-// cloneEntries returns clones of all entries of the directory with this descriptor. It returns an error if there are more
-// than maxEntries.
+// cloneEntries returns a clone of each entry of the directory with the descriptor dir. It returns an error if there are more
+// than maxEntries entries.
 func cloneEntries(dir int) ([]clonedEntry, error) {
 	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

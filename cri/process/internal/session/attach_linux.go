@@ -41,8 +41,8 @@ type Container interface {
 // to set the size.
 type Attach func(ctx context.Context, input, sizes bool, fds [2]int) (Container, error)
 
-// AttachSession attaches the client of a session to a container. It calls attach with the pipes of the session. It returns
-// when all output is written, after the container has exited or the client has sent its last input.
+// AttachSession attaches the client of a session to a container. It calls attach with the pipes of the session. It waits
+// until the client is detached or the container exits, and until all output is written.
 func AttachSession(ctx context.Context, session cri.Session, attach Attach) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

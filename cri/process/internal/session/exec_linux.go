@@ -112,7 +112,8 @@ func openNull(mode int) (int, error) {
 // nonblocking selects the ends of a pipe whose calls do not block. The end for a command must block.
 type nonblocking struct{ read, write bool }
 
-// createPipe creates a pipe. It returns the end to read from and the end to write to. n selects the non-blocking ends.
+// createPipe creates a pipe, and returns its read end (from) and its write end (to). n selects the ends that are
+// non-blocking.
 func createPipe(n nonblocking) (from, to int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {

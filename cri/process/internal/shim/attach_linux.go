@@ -89,7 +89,7 @@ func (h *outputHub) writeOutput(stream string, data []byte) {
 	}
 }
 
-// removeClient removes a client that has disconnected, unless it was dropped before.
+// removeClient removes a client that has disconnected. It does nothing if the client was dropped before.
 func (h *outputHub) removeClient(attached *client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -228,8 +228,8 @@ func (k *shimServer) runSessionCommand(conn net.Conn, req request, fds *[]int) (
 	return code, err
 }
 
-// sendResult sends the exit code of a command to the client. It returns false if the client disconnects before it has confirmed
-// the reception.
+// sendResult sends the exit code of a command to the client, which confirms the reception. It returns false if the client
+// disconnects without a confirmation.
 func sendResult(conn net.Conn, code int) bool {
 	_ = conn.SetDeadline(time.Now().Add(replyTimeout))
 	if json.NewEncoder(conn).Encode(reply{Version: protocol, Code: code}) != nil {

@@ -37,7 +37,7 @@ func joinCgroups(dirs []string) (v2 int, err error) {
 	return v2, nil
 }
 
-// writeFile writes text to an existing file. It returns an error for a named pipe without a reader, where it would block.
+// writeFile writes text to an existing file. It does not block: for a named pipe without a reader it returns an error.
 func writeFile(path, text string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -120,7 +120,7 @@ func rmdirCgroup(dir string) error {
 	return nil
 }
 
-// listSubdirs returns the names of at most maxChildren subdirectories of the directory. On error the result is incomplete,
+// listSubdirs returns the subdirectories among the first maxChildren entries of the directory. The result may be incomplete,
 // because the caller retries.
 func listSubdirs(dir string) (names []string) {
 	file, err := os.Open(dir)

@@ -16,8 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/cri/process/internal/procfs"
 )
 
-// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. If the shim is still
-// starting its process, FindShim waits for it. At the deadline it gives up and returns an error.
+// FindShim returns the running shim of the container with directory dir, or nil if no shim runs. If the shim has not started
+// its process yet, FindShim waits. It returns an error at the deadline.
 func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	for {
 		handle, err := tryFind(dir)
@@ -31,8 +31,7 @@ func FindShim(dir string, deadline time.Time) (*Handle, error) {
 	}
 }
 
-// tryFind returns the running shim as FindShim does, but does not wait. If the shim has not yet started its process, it
-// returns an error.
+// tryFind is like FindShim but does not wait. If the shim has not started its process yet, it returns an error.
 func tryFind(dir string) (*Handle, error) {
 	if lives, err := isLocked(dir); err != nil || !lives {
 		return nil, err

@@ -156,8 +156,8 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxRecord))
 }
 
-// IsReadFailure reports whether err means that an existing file could not be read now, for example because no descriptor is free.
-// The file may be readable later, and the caller must not conclude that the process has exited.
+// IsReadFailure reports whether err means that an existing file cannot be read now, for example because no descriptor is
+// free. The caller must not conclude that the process has exited, because the file may be readable later.
 func IsReadFailure(err error) bool {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -167,11 +167,12 @@ func IsReadFailure(err error) bool {
 	return path || call
 }
 
-// WriteRecord writes a value as JSON and replaces the file atomically. It does not sync the file to disk: after a power
-// failure the file may be damaged, and the directory of the container is then discarded.
+// WriteRecord writes a value as JSON and replaces the file atomically. It does not sync the file to disk. If a power failure
+// damages the file, the directory of the container is discarded.
 func WriteRecord(path string, value any) error { return writeRecord(path, value, nil) }
 
-// writeExit writes the exit record to dir and syncs it to disk. Otherwise a completed job could run again after a power failure.
+// writeExit writes the exit record to dir and syncs it to disk. If a power failure lost the record, a completed job could
+// run again.
 func writeExit(dir string, exit Exit) error { return writeExitSynced(dir, exit, (*os.File).Sync) }
 
 // writeExitSynced writes the exit record, and calls sync for each file and directory that a power failure could lose.

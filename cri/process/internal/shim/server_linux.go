@@ -179,7 +179,7 @@ func (k *shimServer) forkOnThread(argv []string, files stdio, env []string) (pid
 	return pid, err
 }
 
-// forkHere starts a program as forkOnThread does, on the calling thread. The caller must be on the fork thread.
+// forkHere starts a program as a session leader, on the calling thread. The caller must be on the fork thread.
 func (k *shimServer) forkHere(argv []string, files stdio, env []string) (int, error) {
 	path, err := k.lookPath(argv[0])
 	if err != nil {
@@ -286,7 +286,7 @@ func (k *shimServer) killUntil(done <-chan struct{}, limit time.Duration) (close
 	return false
 }
 
-// killDescendants sends SIGKILL to every descendant of the shim. It does not kill processes that they start during the call.
+// killDescendants sends SIGKILL to every descendant of the shim. Processes that start during the call may survive.
 func (k *shimServer) killDescendants() {
 	all, err := procfs.ListProcesses()
 	if err != nil {

@@ -135,8 +135,8 @@ func (a *Attachment) Terminal() *os.File {
 	return a.file
 }
 
-// StaysAfterInput reports whether the client must stay attached after the end of its input. It is true if the end of the
-// client's input closes the stdin of the process: the client then receives the remaining output.
+// StaysAfterInput reports whether the client must stay attached after its input has ended. This is true if the end of the
+// input closes the stdin of the process, because more output can follow.
 func (a *Attachment) StaysAfterInput() bool { return a.attachedReply.Once && !a.attachedReply.TTY }
 
 // EndInput notifies the shim that this client sends no more input.
@@ -144,8 +144,8 @@ func (a *Attachment) EndInput() {
 	_, _ = a.conn.Write([]byte{inputEnded}) // fails if the shim has exited
 }
 
-// Wait waits until the client is detached. It returns nil if the process has exited or Close was called. Otherwise it
-// returns the reason why the shim has disconnected the client.
+// Wait waits until the client is detached. It returns nil if the process has exited or Close was called. If the shim has
+// disconnected the client, it returns the reason.
 func (a *Attachment) Wait(ctx context.Context) error {
 	var answer reply
 	err := a.rest.Decode(&answer)

@@ -169,8 +169,8 @@ func (i *processInput) lendFD(fn func(fds []int) error) error {
 	return fn([]int{i.fd})
 }
 
-// closeAfterFirst is called when an attached client sends no more input. If the container has StdinOnce, it closes the
-// stdin.
+// closeAfterFirst closes the stdin of the process if the container has StdinOnce. It is called when an attached client sends
+// no more input.
 func (i *processInput) closeAfterFirst() {
 	if i == nil || !i.once {
 		return

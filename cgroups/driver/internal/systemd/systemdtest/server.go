@@ -219,8 +219,8 @@ func authenticate(in *bufio.Reader, p *peer) bool {
 	}
 }
 
-// sendMessage sends a message to the client. It adds the headers that every message needs to the given ones. The caller
-// holds the server's lock.
+// sendMessage sends a message to the client. It adds the sender and the signature of the body to headers. The caller holds
+// the server's lock.
 func (p *peer) sendMessage(kind dbus.Type, headers map[dbus.HeaderField]dbus.Variant, body ...any) {
 	headers[dbus.FieldSender] = dbus.MakeVariant(":1.0")
 	if len(body) > 0 {

@@ -42,8 +42,8 @@ const (
 	Denied Fault = "denied"
 )
 
-// Inject makes the next calls of a method fail, one call per fault and in order. Queries for the version use the method
-// "Get"; clients repeat them if there is no reply.
+// Inject makes the next calls of a method fail, one call per fault and in order. A query of the systemd version has the
+// method "Get". Clients repeat this query if there is no reply.
 func (s *Systemd) Inject(method string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,8 +66,8 @@ func (s *Systemd) takeFault(method string) (f Fault) {
 	return f
 }
 
-// handleMessage executes the call in msg and replies, or does what an injected fault requires. It returns false if the
-// connection must be closed.
+// handleMessage executes the call in msg and replies, or simulates the injected fault. It returns false if the connection
+// must be closed.
 func (s *Systemd) handleMessage(p *peer, msg *dbus.Message) bool {
 	method, _ := msg.Headers[dbus.FieldMember].Value().(string)
 	fault := s.takeFault(method)
@@ -224,7 +224,7 @@ func (s *Systemd) sendJobRemoved(id uint32, job dbus.ObjectPath, unit, text stri
 	}
 }
 
-// objectProperties returns the properties of the object to which msg is addressed. This is the manager or a unit.
+// objectProperties returns the properties of the D-Bus object to which msg is addressed: the systemd manager or a unit.
 func (s *Systemd) objectProperties(msg *dbus.Message) map[string]dbus.Variant {
 	path, _ := msg.Headers[dbus.FieldPath].Value().(dbus.ObjectPath)
 	if path == rootPath {
