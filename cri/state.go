@@ -33,7 +33,7 @@ func (s ContainerState) String() string {
 	return name(s, "created", "running", "exited", "unknown")
 }
 
-// name returns the name of an enumeration value: names[v], or the number if there is no such element.
+// name returns the name of an enumeration value: names[v], or v as a decimal number if names has no element v.
 func name[T ~uint8](v T, names ...string) string {
 	if int(v) < len(names) {
 		return names[v]

@@ -37,8 +37,8 @@ func (a Amount) Of(capacity int64) int64 {
 	}
 }
 
-// formatFor returns a as a Kubernetes quantity, for example "1500Mi". A fraction becomes an amount of the given capacity,
-// see [Amount.Of].
+// formatFor returns a as a Kubernetes quantity, for example "1500Mi". It converts a fraction to an amount of capacity; see
+// [Amount.Of].
 func (a Amount) formatFor(capacity int64) string {
 	format := a.Format
 	if a.Absolute == 0 {

@@ -129,8 +129,8 @@ func (p *parser) addError(field, key string, err error) {
 	p.errs = append(p.errs, fmt.Errorf("%s[%q]: %w", field, key, err))
 }
 
-// parseSignals returns the keys of values as sorted signals. It skips each key that is not a signal, and records an error
-// for it.
+// parseSignals returns the keys of values as sorted signals. It skips a key that is not a signal, and records an error that
+// names field, the configuration field.
 func (p *parser) parseSignals(field string, values map[string]string) (signals []Signal) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if Signal(key).index() < 0 {

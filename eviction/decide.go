@@ -62,8 +62,8 @@ func (p *Policy) Decide(s State, observation Observation, now time.Time) Decisio
 	return d.decision
 }
 
-// Conditions returns the node conditions that are true now. A condition stays true for Rules.TransitionPeriod after its
-// threshold was last met.
+// Conditions returns the node conditions that are true now. A condition remains true until the TransitionPeriod of p has
+// passed since one of its thresholds was last met.
 func (s State) Conditions(p *Policy, now time.Time) (list []Condition) {
 	for i, c := range nodeConditions() {
 		if at := s.conditions[i]; !at.IsZero() && now.Sub(at) < p.rules.TransitionPeriod {

@@ -108,8 +108,8 @@ func NewRanker(opts RankOptions) EvictionRanker {
 // ComparePriority is a [Compare] that evicts pods with lower priority first.
 func ComparePriority(a, b *Candidate) int { return cmp.Compare(a.Priority, b.Priority) }
 
-// CompareTasks is a [Compare] that evicts pods with more tasks (threads) first. Pods without measured usage precede all
-// others.
+// CompareTasks is a [Compare] that evicts pods with more tasks (threads) first. Pods without measured usage precede the
+// measured pods.
 func CompareTasks(a, b *Candidate) int {
 	if !a.Measured || !b.Measured {
 		return compareTrueFirst(!a.Measured, !b.Measured)

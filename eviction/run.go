@@ -309,7 +309,8 @@ func (r *runner) abandonVictim(ctx context.Context, uid string) {
 	r.sendResult(ctx, func(s State) State { return s.withAbandoned(uid, time.Now().Add(forgetAfter)) }) // not selected again for 5 min
 }
 
-// sendResult sends a state change to the goroutine of Run, which applies it. It returns without sending if ctx ends first.
+// sendResult sends change to the goroutine of Run, which applies it to the state. If ctx ends first, it returns without
+// sending.
 func (r *runner) sendResult(ctx context.Context, change stateChange) {
 	select {
 	case r.results <- change:

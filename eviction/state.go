@@ -45,7 +45,7 @@ type reclaimState struct {
 	noVictimSince time.Time   // since when there is no pod to evict after the reclaim; zero: there is one
 }
 
-// isRunning reports whether the reclaim is running. A reclaim that has exceeded its timeout no longer counts as running.
+// isRunning reports whether the reclaim is running at now. It returns false for a reclaim that has exceeded its timeout.
 func (r reclaimState) isRunning(now time.Time) bool {
 	return !r.begun.IsZero() && r.ended.IsZero() && now.Before(r.deadline())
 }
@@ -84,8 +84,7 @@ func (s State) withReclaimStarted(reclaim Reclaim, now time.Time) (State, Reclai
 	return s, reclaim
 }
 
-// isCurrent reports whether reclaim is the last reclaim of its resource. It returns false if a later decision has started
-// another one.
+// isCurrent reports whether reclaim is the last reclaim that was started for its resource.
 func (s State) isCurrent(reclaim Reclaim) bool {
 	i := reclaim.Signal.reclaimIndex()
 	return i >= 0 && !reclaim.begun.IsZero() && s.reclaims[i].begun.Equal(reclaim.begun)
@@ -144,8 +143,8 @@ func (s State) withAdopted(uid string, deadline time.Time) State {
 	return s
 }
 
-// withKillStarted records that the adopted victim with this UID is being killed, so that it is not killed again. It returns
-// the changed state.
+// withKillStarted returns the state in which the adopted victim with this UID is being killed, so that it is not killed
+// again. The eviction of an adopted victim was started elsewhere.
 func (s State) withKillStarted(uid string) State {
 	s.victims = slices.Clone(s.victims)
 	for i := range s.victims {

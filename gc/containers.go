@@ -127,8 +127,8 @@ func (g *Containers) Run(ctx context.Context) error {
 // pkg/kubelet/kuberuntime/kuberuntime_gc.go.
 func (g *Containers) Collect(ctx context.Context) error { return g.runPass(ctx, false) }
 
-// CollectTerminated does the same as [Containers.Collect], and also removes the remains of pods in state PodTerminated. Call
-// it when the disk is full.
+// CollectTerminated works like [Containers.Collect], but also removes the remains of pods in state PodTerminated. Call it
+// when the disk is full.
 func (g *Containers) CollectTerminated(ctx context.Context) error { return g.runPass(ctx, true) }
 
 func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error {
@@ -162,7 +162,8 @@ func (g *Containers) runPass(ctx context.Context, includeTerminated bool) error 
 	return errors.Join(errs...)
 }
 
-// readState lists the containers and sandboxes of the runtime. It returns them as input for [PlanContainers] and [PlanSandboxes].
+// readState lists the containers and sandboxes of the runtime, as input for [PlanContainers] and [PlanSandboxes]. If
+// includeTerminated is true, the plans also remove the remains of terminated pods.
 func (g *Containers) readState(ctx context.Context, includeTerminated bool) (*ContainerState, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

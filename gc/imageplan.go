@@ -45,8 +45,8 @@ type ImagePlan struct {
 	Kept   []KeptImage
 }
 
-// CountToFree returns how many unused images must be removed to free the wanted bytes, and the total size of these images.
-// If all unused images are too small together, it returns their number and total size.
+// CountToFree returns the number and the total size of the unused images that must be removed to free want bytes. If all
+// unused images are not enough, it counts them all.
 func (p *ImagePlan) CountToFree(want uint64) (images int, bytes uint64) {
 	for images < len(p.Unused) && bytes < want {
 		bytes = addSaturated(bytes, p.Unused[images].Size)

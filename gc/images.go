@@ -216,8 +216,8 @@ func (g *Images) Plan(ctx context.Context) (ImagePlan, Disk, error) {
 	return found.plan, disk, err
 }
 
-// Collect removes images that were not used for MaxAge. If the file system of images is then still too full, it removes
-// other unused images. If even that does not free enough, the error is a [*ShortError].
+// Collect removes images that were not used for MaxAge. If the file system of images is still too full, it also removes
+// other unused images. Too little freed space is a [*ShortError].
 func (g *Images) Collect(ctx context.Context) error {
 	end, err := g.acquirePass(ctx)
 	if err != nil {
@@ -241,8 +241,8 @@ func (g *Images) Collect(ctx context.Context) error {
 	return g.makeRoom(ctx, work)
 }
 
-// makeRoom removes unused images if the file system of images is too full. The error also contains the earlier errors in
-// work.
+// makeRoom removes unused images if the file system of images is too full. Its error includes the errors in work, which are
+// from the removals for age.
 func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	aged := errors.Join(work.errs...)
 	work.errs = nil
@@ -267,8 +267,8 @@ func (g *Images) makeRoom(ctx context.Context, work *passWork) error {
 	return errors.Join(aged, err)
 }
 
-// Reclaim removes unused images until the free space has grown by want bytes, and returns the freed bytes. See [ImageGC] for
-// the order and the errors.
+// Reclaim removes unused images until the free space has grown by want bytes, and returns the number of freed bytes. See
+// [ImageGC] for the order of removals and the errors.
 func (g *Images) Reclaim(ctx context.Context, want uint64) (freed uint64, err error) {
 	if want == 0 {
 		return 0, nil

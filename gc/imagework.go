@@ -137,7 +137,8 @@ func (w *passWork) removeImage(ctx context.Context, image *Image, reason Removal
 	return true
 }
 
-// finishPass writes the ages and prunes the records of pulled images. It does nothing if no image was removed.
+// finishPass writes the ages, and removes the pull records of images that no longer exist. It does nothing if the pass has
+// removed no image.
 func (w *passWork) finishPass(ctx context.Context) error {
 	if w.removed == 0 {
 		return nil

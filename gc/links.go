@@ -71,8 +71,8 @@ func (g *Containers) isDangling(links, logs *os.Root, name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// removeLink removes a link whose log does not exist. It keeps the link if the container of the log exists and has not
-// exited.
+// removeLink removes the link called name, whose log does not exist. It keeps the link of a container that has not exited:
+// a log is missing for a moment during its rotation.
 func (g *Containers) removeLink(ctx context.Context, s *ContainerState, links *os.Root, name string) error {
 	if id := containerIDFromLink(name); id != "" {
 		state, err := g.readContainerState(ctx, s, id)

@@ -56,8 +56,8 @@ func (g *Containers) removeLog(s *ContainerState, c *cri.Container) error {
 	return errors.Join(append(errs, ignoreNotExist(err))...)
 }
 
-// visitEntries calls f for each entry of the directory dir in root. If f removes entries, visitEntries may skip others; the
-// next collection visits them.
+// visitEntries calls f for each entry of the directory dir in root. If f removes entries, visitEntries may skip other
+// entries. The next collection visits the skipped entries.
 func visitEntries(root *os.Root, dir string, f func(e fs.DirEntry)) error {
 	d, err := root.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a pipe
 	if err != nil {

@@ -134,7 +134,8 @@ func (h *holdTable) isHeld(image *cri.Image) bool {
 	})
 }
 
-// countClaims returns the number of claims that were released so far. The caller passes it to addImage as earlierClaims.
+// countClaims returns the number of claims (reservations of images for removal) that were released so far. The caller
+// passes the number to addImage as earlierClaims.
 func (h *holdTable) countClaims() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

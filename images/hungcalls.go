@@ -42,8 +42,8 @@ func (a *hungCalls) checkAllowed(identity string) error {
 	return nil
 }
 
-// addCount adds delta, which may be negative, to the number of hung calls with this identity. It returns how many identities
-// have hung calls.
+// addCount adds delta, which may be negative, to the number of hung calls with this identity. It returns the number of
+// identities that have hung calls.
 func (a *hungCalls) addCount(identity string, delta int) (hung int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -67,14 +67,16 @@ func (g *diskProgress) endReading(usage cri.ImageUsage, err error, now time.Time
 	g.bytes, g.inodes = bytes, inodes
 }
 
-// lastProgress returns the time at which the running pulls last made progress, or may have made progress.
+// lastProgress returns the time at which the image file systems last grew. A measurement without a size counts as growth,
+// but a runtime that does not respond does not.
 func (g *diskProgress) lastProgress() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.lastGrowth
 }
 
-// readProgress measures the image file systems, unless this was done recently.
+// readProgress measures the image file systems, unless the last measurement started less than progressPeriod ago or is
+// still running.
 func (p *Puller) readProgress(ctx context.Context) {
 	if !p.progress.startReading(time.Now(), p.progressPeriod()) {
 		return
@@ -85,7 +87,8 @@ func (p *Puller) readProgress(ctx context.Context) {
 	p.progress.endReading(usage, err, time.Now())
 }
 
-// progressPeriod returns the time between two measurements of the image file systems.
+// progressPeriod returns the time between two measurements of the image file systems: a tenth of Options.PullTimeout, at
+// most one minute.
 func (p *Puller) progressPeriod() time.Duration { return min(p.opts.PullTimeout/10, time.Minute) }
 
 // timeoutError is the reason why a pull was stopped or a call was refused. It is context.DeadlineExceeded to errors.Is.

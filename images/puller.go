@@ -73,8 +73,8 @@ type Puller struct {
 	backOff   backOff
 }
 
-// New returns a Puller that inspects images with the argument images, and pulls them with puller. Both are usually the same
-// client. It returns an error if one of them is nil, or if Options.Verify or Allowlist is invalid.
+// New returns a Puller that inspects images with the argument images and pulls them with puller, usually the same client.
+// It returns an error for a nil argument, and for an invalid Options.Verify or Allowlist.
 func New(images cri.Images, puller cri.Puller, opts Options) (*Puller, error) {
 	if err := required.Args("images.New", required.Arg{Name: "images", Value: images, Hint: "a *remote.Client"}, required.Arg{Name: "puller", Value: puller, Hint: "a *remote.Client"}); err != nil {
 		return nil, err

@@ -66,8 +66,8 @@ func (s *recordStore) recordPullStart(image string) error {
 	return nil
 }
 
-// recordPullEnd removes the intent of the image, which records a started pull. It keeps the intent while another pull of the
-// image is running.
+// recordPullEnd removes the intent of image, which is the record of a started pull. It keeps the intent while another pull
+// of this image is running.
 func (s *recordStore) recordPullEnd(image string) error {
 	if s == nil {
 		return nil

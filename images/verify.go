@@ -60,7 +60,7 @@ func newVerifier(policy VerifyPolicy, allowlist []string) (verifier, error) {
 	return v, nil
 }
 
-// isExempt reports whether every pod may use images with this name. The reason is the policy, or an entry of the allowlist.
+// isExempt reports whether every pod may use images with this name, because of the policy or an entry of the allowlist.
 func (v verifier) isExempt(name string) bool {
 	switch v.policy {
 	case NeverVerify:
@@ -73,7 +73,8 @@ func (v verifier) isExempt(name string) bool {
 	}
 }
 
-// allowsPreloaded reports whether every pod may use images that no agent has pulled, for example imported images.
+// allowsPreloaded reports whether the policy is [NeverVerifyPreloadedImages]: every pod may use images that no agent has
+// pulled, for example imported images.
 func (v verifier) allowsPreloaded() bool { return v.policy == NeverVerifyPreloadedImages }
 
 // maxRecordedSecrets is the number of secrets in a record at which no further matching secret is added.

@@ -99,7 +99,8 @@ func socketPath(endpoint string) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// dialSocket connects to the socket. It stores the error in c.dialErr, or nil after success.
+// dialSocket is the gRPC dialer of c: it connects to the unix socket at c.path. It stores its error in c.dialErr, and nil
+// after a success.
 func (c *conn) dialSocket(ctx context.Context, _ string) (net.Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", c.path)

@@ -13,7 +13,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/cripb"
 )
 
-// CreateContainer creates a container in a sandbox and returns the ID of the container.
+// CreateContainer creates a container in a sandbox and returns the ID of the container. sandboxConfig is the config that
+// was passed to RunSandbox.
 func (c *Client) CreateContainer(
 	ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig,
 ) (string, error) {
@@ -70,7 +71,8 @@ func (c *Client) ContainerStatus(ctx context.Context, id string) (cri.Container,
 	)
 }
 
-// UpdateContainer changes the resources of a container. Fields that are zero in resources keep their current values.
+// UpdateContainer changes the resources of a container. A field that is zero in resources keeps its current value. The
+// runtime receives annotations unchanged.
 func (c *Client) UpdateContainer(
 	ctx context.Context, id string, resources *cri.Resources, annotations map[string]string,
 ) error {

@@ -57,7 +57,7 @@ func (c *conn) translateError(err error) error {
 }
 
 // sentinelError returns the error of package cri that corresponds to a gRPC status, such as [cri.ErrNotFound]. It returns
-// nil if there is none.
+// nil for a status without such an error.
 func sentinelError(st *status.Status) error {
 	switch st.Code() {
 	case codes.NotFound:

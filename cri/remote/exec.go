@@ -103,8 +103,8 @@ func (c *Client) Attach(ctx context.Context, containerID string, opts cri.Stream
 	return sessionURL(o, r, err)
 }
 
-// PortForward returns a URL of the runtime. A client that connects to the URL can forward connections to ports of the
-// sandbox.
+// PortForward returns a URL of the runtime. A client that connects to the URL can forward connections to the given ports of
+// the sandbox.
 func (c *Client) PortForward(ctx context.Context, sandboxID string, ports []int32) (string, error) {
 	o := callInfo{name: "PortForward", id: sandboxID}
 	r, err := invoke(ctx, c, o, c.runtime.PortForward,

@@ -51,7 +51,8 @@ func (c *Client) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return cripb.DecodeImageUsage(r), nil
 }
 
-// PullImage pulls an image and returns the reference that CreateContainer accepts. Only ctx limits the duration.
+// PullImage pulls an image and returns the reference that CreateContainer accepts. A nil auth means an anonymous pull.
+// config is the config of the pod's sandbox, or nil. Only ctx limits the duration.
 func (c *Client) PullImage(
 	ctx context.Context, image cri.ImageSpec, auth *cri.Auth, config *cri.SandboxConfig,
 ) (string, error) {

@@ -39,7 +39,7 @@ type mislabelled struct {
 	uids map[string]bool
 }
 
-// contains reports whether the pod with this UID cannot be listed by its label.
+// contains reports whether m has this pod UID: a query by the UID label would not return the pod, or not only its objects.
 func (m *mislabelled) contains(uid string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -173,7 +173,7 @@ func (ws *webSocket) closeInputs() {
 	}
 }
 
-// newChannelWriter returns a writer that sends messages on a channel.
+// newChannelWriter returns a writer that sends messages on the channel with this number.
 func (ws *webSocket) newChannelWriter(number byte) io.Writer { return channelWriter{ws, number} }
 
 type channelWriter struct {

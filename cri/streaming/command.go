@@ -85,7 +85,8 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request, cmd comman
 	}
 }
 
-// newTarget returns the target of a session for a container or sandbox ID. It gets the UID of the pod from Options.PodOf.
+// newTarget returns the target of a session. id is a container or sandbox ID, for which Options.PodOf returns the UID of
+// the pod.
 func (s *Server) newTarget(id string) Target {
 	t := Target{ID: id}
 	if f := s.opts.PodOf; f != nil {
@@ -158,5 +159,5 @@ func (s *session) awaitCommand(client *client, done <-chan status) (result statu
 	}
 }
 
-// endReason returns the reason for which the session was canceled, or nil if it was not.
+// endReason returns the reason for which the session was canceled. It returns nil if the session was not canceled.
 func (s *session) endReason() error { return context.Cause(s.ctx) }

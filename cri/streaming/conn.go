@@ -58,7 +58,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite closes only the write side. It closes the whole connection if the connection does not support that.
+// CloseWrite closes the write side of the connection. It closes both sides if the network connection cannot close a single
+// side.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

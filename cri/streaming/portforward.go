@@ -123,7 +123,7 @@ func (s *session) forwardSPDY(conn *conn, r *bufio.Reader, w io.Writer, finish f
 	return nil
 }
 
-// waitFor waits until all tasks have returned, at most for the time limit.
+// waitFor waits until all tasks have returned or the time limit is reached.
 func waitFor(tasks *sync.WaitGroup, limit time.Duration) {
 	done := make(chan struct{})
 	go func() {
@@ -197,8 +197,8 @@ func (f *forwarder) addStream(pairID string, pair *streamPair, kind string, stre
 	return nil
 }
 
-// expirePair is called after Options.CreationTimeout. It removes a pair that is still incomplete, and reports the timeout to
-// the client.
+// expirePair is called Options.CreationTimeout after the first stream of pair was opened. If the second stream is missing,
+// it removes the pair and reports the timeout to the client.
 func (f *forwarder) expirePair(id string, pair *streamPair) {
 	f.mu.Lock()
 	pending := f.pairs[id] == pair
@@ -218,7 +218,7 @@ func (f *forwarder) expirePair(id string, pair *streamPair) {
 	}
 }
 
-// closePairs removes all pairs that have only one stream. Later streams are refused.
+// closePairs removes all pairs with only one stream. Afterwards f refuses new streams.
 func (f *forwarder) closePairs() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +228,8 @@ func (f *forwarder) closePairs() {
 	f.pairs = nil
 }
 
-// runPair forwards data between a pair of streams and the port of the pair. At the end it closes both streams.
+// runPair forwards data between the data stream of pair and a port of the pod. It sends an error on the error stream, and
+// finally closes both streams.
 func (f *forwarder) runPair(pair *streamPair) {
 	err := f.session.runForward(pair.port, pair.data)
 	if err != nil {

@@ -35,8 +35,8 @@ func (s *session) proxyUpgrade(w http.ResponseWriter, r *http.Request, sessionUR
 	s.finishSession(err)
 }
 
-// openRuntime sends an upgrade request to the session URL that locate returns. If the runtime refuses the upgrade, the error
-// is an *upgrade.Refusal.
+// openRuntime sends an upgrade request with the headers upgrade to the session URL that locate returns. If the runtime
+// refuses the upgrade, the error is an *upgrade.Refusal.
 func (s *session) openRuntime(
 	method string, upgrade http.Header, locate func(context.Context) (string, error),
 ) (*runtimeConn, error) {

@@ -127,7 +127,8 @@ func (s *Server) Close() {
 	<-none
 }
 
-// stopAdmission makes the server refuse new sessions. It returns a channel that is closed when no session is left.
+// stopAdmission makes the server refuse new sessions. It returns a channel that is closed when all running sessions have
+// ended.
 func (s *Server) stopAdmission() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +180,8 @@ func (s *Server) admitSession(session *session) error {
 	return nil
 }
 
-// removeSession removes a session from the server, which no longer counts it. Before that it calls Hooks.SessionFinished
-// with the error.
+// removeSession calls Hooks.SessionFinished with the session and err. Then it removes the session from the server, so that
+// the session no longer counts towards the limits.
 func (s *Server) removeSession(session *session, err error) {
 	if f := s.opts.Hooks.SessionFinished; f != nil {
 		f(session.Session, err)

@@ -46,8 +46,8 @@ func newSession(ctx context.Context, s *Server, info Session) *session {
 	return session
 }
 
-// addConn registers a connection that closeConns closes. If closeConns was called before, addConn closes the connection at
-// once.
+// addConn adds conn to the connections of the session, which closeConns closes. If closeConns was called before, addConn
+// closes conn at once.
 func (s *session) addConn(conn *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *session) addConn(conn *conn) {
 	}
 }
 
-// endSoon cancels the session after exitGrace, unless the session ends before. reason is the cause of the cancellation. Only
-// the first call has an effect.
+// endSoon cancels a session that still runs after exitGrace, with reason as the cause. A slow client gets up to
+// Options.Linger to receive output. Only the first call has an effect.
 func (s *session) endSoon(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ type pendingSession struct {
 	expires time.Time
 }
 
-// addSession stores the handler of a requested session under this URL path. It returns false if the limit of unused URLs is
-// reached.
+// addSession stores serve, the handler for the first request to the URL path. The URL expires t.lifetime after now. It
+// returns false if there are too many unused URLs.
 func (t *urlTokens) addSession(now time.Time, path string, serve http.HandlerFunc) bool {
 	t.removeExpired(now)
 	if len(t.pending) >= t.limit {

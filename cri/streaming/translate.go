@@ -71,7 +71,7 @@ func (s *session) runOnRuntime(ctx context.Context, location string, streams cri
 	return s.copyStreams(ctx, mux, b, opened, streams)
 }
 
-// sendPings sends periodic SPDY pings to the runtime until the channel is closed.
+// sendPings sends periodic SPDY pings to the runtime. It returns when the channel over is closed.
 func sendPings(mux *spdy.Conn, over <-chan struct{}) {
 	t := time.NewTicker(pingPeriod)
 	defer t.Stop()
@@ -110,7 +110,8 @@ func openStreams(mux *spdy.Conn, streams cri.Session) (map[string]*spdy.Stream, 
 	return opened, nil
 }
 
-// awaitAccepted waits until the runtime has accepted all opened streams. It returns an error after the timeout.
+// awaitAccepted waits until the runtime has accepted all streams in opened. It returns an error if the runtime refuses a
+// stream, or after the timeout.
 func awaitAccepted(ctx context.Context, opened map[string]*spdy.Stream, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("timed out waiting for the runtime to accept streams"))
 	defer cancel()

@@ -46,8 +46,7 @@ func (s *URLServer) PortForward(_ context.Context, sandboxID string, ports []int
 	return url, urlError("PortForward", sandboxID, err)
 }
 
-// addURL returns a new URL, and stores the handler of its first request. kind is the first part of the URL path, such as
-// /exec/.
+// addURL returns a new URL whose first request is served by serve. kind is the first part of the URL path, such as /exec/.
 func (s *URLServer) addURL(kind string, serve http.HandlerFunc) (string, error) {
 	path := kind + rand.Text()
 	s.mu.Lock()

@@ -47,8 +47,8 @@ type URLServer struct {
 	conns  int // connections that have not started a session
 }
 
-// NewURLServer returns a URLServer that runs its sessions on the given Server. It panics if that is nil. [URLServer.Serve]
-// closes the Server when it returns.
+// NewURLServer returns a URLServer that runs its sessions on the given Server. It panics if sessions is nil.
+// [URLServer.Serve] closes sessions when it returns.
 func NewURLServer(sessions *Server, opts URLOptions) *URLServer {
 	required.MustArgs("streaming.NewURLServer", required.Arg{Name: "sessions", Value: sessions, Hint: "a *streaming.Server"})
 	opts.MaxConns = cmp.Or(max(opts.MaxConns, 0), 1000)
@@ -119,8 +119,8 @@ func (s *URLServer) expireURLs(ctx context.Context) {
 	clear(s.tokens.pending)
 }
 
-// countConn counts the connections that have not started a session. If there are more than MaxConns, it closes a new
-// connection.
+// countConn counts the connections that have not started a session. The HTTP server calls it when conn enters state. If
+// there are more than MaxConns, it closes a new connection.
 func (s *URLServer) countConn(conn net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -242,7 +242,7 @@ func (n *Node) Evict(ctx context.Context, victim eviction.Eviction) error {
 	return fmt.Errorf("evict pod %s: %w", victim.UID, ctx.Err())
 }
 
-// LimitMemory stops the growth of the memory usage of the pod with this UID.
+// LimitMemory stops the growth of the memory usage of the pod with this UID. It returns an error if the pod is not running.
 func (n *Node) LimitMemory(_ context.Context, uid string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -111,8 +111,8 @@ func (n *Node) Kill(ctx context.Context, uid string) error {
 	return n.opts.Cgroups.Kill(ctx, path)
 }
 
-// cgroupPath returns the path of the pod's cgroup. It returns an error if NodeOptions.Cgroups is nil, or if NodeOptions.Pods
-// does not know the pod.
+// cgroupPath returns the path of the pod's cgroup. It returns an error if NodeOptions.Cgroups is nil, or if
+// NodeOptions.Pods has no pod with this UID.
 func (n *Node) cgroupPath(uid string) (cgroups.Path, error) {
 	if n.opts.Cgroups == nil {
 		return "", fmt.Errorf("cgroup of pod %s: NodeOptions.Cgroups is nil: %w", uid, errors.ErrUnsupported)

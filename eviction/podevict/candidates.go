@@ -95,8 +95,8 @@ func isCritical(pod *corev1.Pod, evictStatic bool) bool {
 // k8s.io/kubernetes/pkg/apis/scheduling.
 const criticalPriority = 2_000_000_000
 
-// secondsToDuration converts seconds to a duration. If the duration would overflow, it returns the longest one of the same
-// sign.
+// secondsToDuration converts seconds to a duration. A value that would overflow becomes the longest positive or negative
+// duration of whole seconds.
 func secondsToDuration(seconds int64) time.Duration {
 	const most = math.MaxInt64 / int64(time.Second)
 	return time.Duration(max(min(seconds, most), -most)) * time.Second

@@ -124,7 +124,8 @@ func formatExcess(kind, name string, used *resource.Quantity, request resource.Q
 	return fmt.Sprintf("%s %s was using %s, request is %s, has larger consumption of %s. ", kind, name, used.String(), request.String(), starved)
 }
 
-// containerUsage returns the container's usage of the starved resource, or nil if it was not measured.
+// containerUsage returns the container's usage of starved, the resource that the node lacks. It returns nil if the usage
+// was not measured.
 func containerUsage(c *statsapi.ContainerStats, starved eviction.Resource) *resource.Quantity {
 	switch {
 	case starved == eviction.Memory && c.Memory != nil && c.Memory.WorkingSetBytes != nil:

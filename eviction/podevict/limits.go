@@ -28,8 +28,8 @@ func findExceededLimit(pod *corev1.Pod, stats *statsapi.PodStats, layout evictio
 	return checkContainerLimits(pod, stats, layout)
 }
 
-// checkEmptyDirs returns the first size limit of an emptyDir volume that the volume exceeds. It returns nil if there is
-// none.
+// checkEmptyDirs returns a limit for the first emptyDir volume whose usage exceeds its size limit. It returns nil if no
+// volume exceeds its size limit.
 func checkEmptyDirs(pod *corev1.Pod, stats *statsapi.PodStats) *eviction.ExceededLimit {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

@@ -173,8 +173,8 @@ func (n *Node) watchPressure(ctx context.Context) {
 	}
 }
 
-// Admit implements lifecycle.Options.Admit. It returns a *podstatus.Rejection if the pod must not start while the node has
-// its current conditions. The function [Admit] has the rules.
+// Admit implements lifecycle.Options.Admit. It returns a *podstatus.Rejection if the node conditions forbid the start of
+// the pod; see the function [Admit]. The pod no longer counts as temporarily evicted.
 func (n *Node) Admit(_ context.Context, pod *corev1.Pod, _ []*corev1.Pod) error {
 	n.mu.Lock()
 	delete(n.evicted, string(pod.UID))
@@ -226,7 +226,8 @@ func (n *Node) isEvicting(pod *corev1.Pod) bool {
 	return state.Evicted
 }
 
-// dropRemoved removes pods that no longer exist from n.evicted, the UIDs of the temporarily evicted pods.
+// dropRemoved removes the UIDs of pods that no longer exist from n.evicted, which contains the UIDs of the temporarily
+// evicted pods.
 func (n *Node) dropRemoved() {
 	n.mu.Lock()
 	uids := slices.Collect(maps.Keys(n.evicted))

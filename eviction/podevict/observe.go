@@ -10,7 +10,7 @@ import (
 )
 
 // Observe converts the signals that a stats.Collector has measured to an observation without candidates. It derives the
-// filesystem layout from the device numbers. A signal may get two readings; the evictor then uses the one with less
+// filesystem layout from the device numbers. A signal may get two readings; the evictor then uses the reading with less
 // available.
 func Observe(signals *stats.Signals) (o eviction.Observation) {
 	switch {

@@ -116,7 +116,8 @@ func requestedAmount(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	return qos.Value(&q)
 }
 
-// subtractRequests returns the amounts that remain missing after all pods in lists are evicted. No amount is below zero.
+// subtractRequests returns missing minus the requests of all pods in lists. missing contains the amounts that a new pod
+// lacks. No result is below zero.
 func subtractRequests(missing []int64, lists ...[]preemptible) []int64 {
 	left := slices.Clone(missing)
 	for i := range left {

@@ -58,8 +58,8 @@ func (p *Preemptor) Admit(ctx context.Context, pod *corev1.Pod, others []*corev1
 	return failures[0].Rejection()
 }
 
-// AdmitResize implements lifecycle.Options.AdmitResize. It returns a rejection if the resized pod does not fit on the node;
-// the Reconciler then defers the resize. It evicts no pod.
+// AdmitResize implements lifecycle.Options.AdmitResize. If the resized pod does not fit on the node, it returns a
+// rejection, and the Reconciler defers the resize. AdmitResize evicts no pod.
 func (p *Preemptor) AdmitResize(pod *corev1.Pod) error {
 	var others []*corev1.Pod
 	active, _ := p.opts.Pods.Active()

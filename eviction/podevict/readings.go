@@ -14,8 +14,8 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 )
 
-// Readings returns the readings in a stats summary, sorted by signal. A signal that was not measured has no reading. A
-// signal with invalid numbers has none either, and the error names it. Source: makeSignalObservations in
+// Readings returns the readings in a stats summary, sorted by signal. A signal without a measurement or with invalid
+// numbers has no reading. The error names the signals with invalid numbers. Source: makeSignalObservations in
 // pkg/kubelet/eviction/helpers.go.
 func Readings(summary *statsapi.Summary) ([]eviction.Reading, error) {
 	b := readingBuilder{list: make([]eviction.Reading, 0, 9)}
@@ -61,8 +61,8 @@ func (b *readingBuilder) addMemory(signal eviction.Signal, memory *statsapi.Memo
 	b.addReading(signal, int64(*memory.AvailableBytes), int64(capacity), memory.Time.Time)
 }
 
-// addFilesystem adds the two readings of a filesystem. The signal bytes gets the free bytes, and the signal inodes gets the
-// free inodes.
+// addFilesystem adds a reading of the free bytes and a reading of the free inodes. bytes and inodes are the signals of
+// these readings. It omits missing and invalid numbers.
 func (b *readingBuilder) addFilesystem(bytes, inodes eviction.Signal, filesystem *statsapi.FsStats) {
 	if filesystem == nil {
 		return

@@ -86,8 +86,8 @@ func ParseConfig(data []byte, format Format) (Config, error) {
 	return file.Auths, nil
 }
 
-// hideInput returns an error like err that quotes nothing of the input. Errors of encoding/json quote parts of the input,
-// which may be passwords.
+// hideInput returns an error in place of err that does not quote the input. Errors of encoding/json quote parts of the
+// input, which may be passwords.
 func hideInput(err error) error {
 	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not JSON, at byte %d", e.Offset)

@@ -62,8 +62,8 @@ func (r *pluginResponse) cacheKey(repository, registry string) string {
 	}
 }
 
-// runOnce runs the executable of the plugin for the repository, and returns the response. No error quotes the response,
-// because it may contain passwords.
+// runOnce runs the executable of the plugin for the repository and returns its response. account is the service account
+// data for the plugin. Errors do not quote the response, which may contain passwords.
 func (p *plugin) runOnce(ctx context.Context, repository string, account tokenIdentity) (pluginResponse, error) {
 	input, err := json.Marshal(pluginRequest{
 		Kind: "CredentialProviderRequest", APIVersion: p.spec.APIVersion, Image: repository,

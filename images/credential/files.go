@@ -22,7 +22,7 @@ type Files []string
 var _ Provider = Files(nil)
 
 // Credentials returns the credentials for the repository in the first usable file of f. The error names unusable files
-// before it, and invalid entries in it. The credentials are valid even then.
+// before that file, and invalid entries in it. The returned credentials are valid despite an error.
 func (f Files) Credentials(_ context.Context, repository string, _ Pod) ([]Credential, error) {
 	var errs []error
 	for _, path := range f {

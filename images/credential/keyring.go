@@ -31,8 +31,8 @@ type entry struct {
 	credentials []Credential
 }
 
-// Add adds the credentials in config to the keyring, and records source as their origin. If a key exists already, its
-// previous credentials are tried first. Invalid keys are skipped, and the error reports them.
+// Add adds the credentials in config, with source as their origin, to the keyring. Credentials that the keyring already has
+// for a key are tried first. Add skips invalid keys, and the error reports them.
 func (k *Keyring) Add(config Config, source Source) error {
 	var errs []error
 	for i, name := range slices.Sorted(maps.Keys(config)) {

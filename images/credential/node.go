@@ -3,9 +3,8 @@
 
 package credential
 
-// NodeProviders returns the credential providers that a kubelet uses on its node. The first provider reads files. The second
-// one, if plugins are configured, runs the plugins. It returns an error if the plugin configuration is invalid, see
-// [NewPlugins].
+// NodeProviders returns the credential providers of a kubelet: the first reads files, and the second runs the plugins, if
+// plugins are configured. An invalid plugin configuration is an error; see [NewPlugins].
 func NodeProviders(files Files, plugins PluginConfig, opts PluginOptions) ([]Provider, error) {
 	providers := []Provider{files}
 	if len(plugins.Providers) > 0 {

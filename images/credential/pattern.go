@@ -60,7 +60,8 @@ func (p registryPattern) matchesTarget(target registryPattern) bool {
 	return true
 }
 
-// normalizeKey returns a key of a docker configuration without its scheme and without the API version, such as "/v1/".
+// normalizeKey returns the host and path in key, which is a key of a docker configuration. It removes the scheme and the
+// API version, such as "/v1".
 func normalizeKey(key string) (string, error) {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	u, err := url.Parse("https://" + key)

@@ -80,8 +80,8 @@ func NewPlugins(config PluginConfig, opts PluginOptions) (*Plugins, error) {
 	return ps, nil
 }
 
-// Credentials runs each plugin that is configured for the repository, one after another. It returns the credentials for the
-// repository. The error joins the errors of failed plugins; the credentials are valid even then.
+// Credentials runs each plugin that is configured for the repository, in sequence, and returns their credentials. The error
+// joins the errors of failed plugins. The returned credentials are valid despite an error.
 func (ps *Plugins) Credentials(ctx context.Context, repository string, pod Pod) ([]Credential, error) {
 	ring := &Keyring{}
 	var errs []error

@@ -45,8 +45,8 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// Sign returns a certificate for a new key, signed by the authority. Unless template sets other values, it is valid for one day,
-// for client and server authentication.
+// Sign returns a certificate for a new key, signed by the authority. Unless template sets other values, the certificate is
+// valid for one day, for client and server authentication.
 func (a *Authority) Sign(t testing.TB, template x509.Certificate) tls.Certificate {
 	t.Helper()
 	if template.ExtKeyUsage == nil {

@@ -64,7 +64,7 @@ func (r *Reviewer) Allow(user string, rules ...string) {
 	r.rules[user] = rules
 }
 
-// SetError makes all reviews return err. With nil, they work again.
+// SetError makes all later reviews return err. If err is nil, reviews succeed again.
 func (r *Reviewer) SetError(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,8 +31,8 @@ const (
 	MaxSleep = 10 * time.Second
 )
 
-// RetryDelay returns the delay after the given number of consecutive failures: 2 s, doubling to 32 s, plus up to 10 %. The
-// caller passes a random number in [0,1), which selects how much is added.
+// RetryDelay returns the delay after the given number of consecutive failures: 2 s, doubling to 32 s, plus up to 10 %.
+// random, from [0,1), selects how much is added.
 func RetryDelay(failures int, random float64) time.Duration {
 	policy := backoff.Policy{First: 2 * time.Second, Max: 32 * time.Second}
 	return backoff.Jitter(policy.After(failures), 1, 1.1, random)
@@ -140,7 +140,7 @@ func (s *State) requestTime(now time.Time) (reason string, due time.Time) {
 }
 
 // earliestRequest returns the earliest time at which the rate limits and the back-off permit a request. The zero time means
-// that they permit it now.
+// that a request is permitted now.
 func (s *State) earliestRequest(now time.Time) (at time.Time) {
 	last := func(i int) time.Time { // the i-th request from the end, unless the clock was set back since
 		if i > len(s.RequestTimes) || s.RequestTimes[len(s.RequestTimes)-i].After(now) {

@@ -46,8 +46,8 @@ func Fail(code uint, message string, details ...string) Answer {
 	return Answer{Stdout: string(data), Exit: 1}
 }
 
-// Hang returns an Answer with which the plugin prints nothing and does not exit before the test ends. Unless child is
-// [NoChild], the plugin also starts a child process of this kind.
+// Hang returns an Answer with which the plugin prints nothing and runs until the test ends. The plugin also starts a child
+// process of this kind, or none for [NoChild].
 func Hang(child Child) Answer { return Answer{Hang: true, Child: child} }
 
 // Crash returns an Answer with which the plugin kills itself with SIGKILL.

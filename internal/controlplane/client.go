@@ -102,7 +102,8 @@ func encodeBody(in any) ([]byte, error) {
 	}
 }
 
-// decodeAnswer decodes a response body into out; see [Client.Do]. It returns a [*StatusError] if the code is an error.
+// decodeAnswer decodes answer, the body of a response, into out; see [Client.Do]. If the HTTP status code is not 2xx, it
+// returns a [*StatusError].
 func decodeAnswer(code int, answer []byte, out any) error {
 	if code < 200 || code > 299 {
 		status := &StatusError{Code: code}

@@ -52,8 +52,8 @@ func PrepareKubeadm(t testing.TB, node string, advertise netip.Addr) *Cluster {
 	return c
 }
 
-// prepareCluster runs the phases of kubeadm and adapts the manifests that it writes. program is the path of kubeadm, and
-// root becomes its root directory.
+// prepareCluster runs the phases of kubeadm, with root as the root directory of kubeadm, and adapts the written manifests.
+// program is the path of kubeadm, and advertise the address of the API server.
 func prepareCluster(ctx context.Context, program, root, node string, advertise netip.Addr) (*Cluster, error) {
 	free, err := freePorts(1 + len(fixedPorts()))
 	if err != nil {
@@ -86,7 +86,7 @@ func prepareCluster(ctx context.Context, program, root, node string, advertise n
 	return c, c.openAdmin()
 }
 
-// runPhase runs one phase of kubeadm. program is the path of kubeadm, and root becomes its root directory.
+// runPhase runs a phase of kubeadm init. program is the path of kubeadm, and root its root directory.
 func runPhase(ctx context.Context, program, root string, phase []string) error {
 	ctx, cancel := context.WithTimeout(ctx, kubeadmTimeout)
 	defer cancel()

@@ -28,8 +28,8 @@ type credentials struct {
 	controller, scheduler string // kubeconfigs of controller manager and scheduler
 }
 
-// planParts selects the ports of all components, writes their files and sets their command-line arguments. It starts no
-// process.
+// planParts selects the ports of all components, writes the files of the components, and sets their command-line arguments.
+// It starts no process.
 func (p *Plane) planParts(opts Options) error {
 	ports, err := freePorts(5)
 	if err != nil {

@@ -112,8 +112,8 @@ func (c *Correlator) groupEvent(event *corev1.Event, now time.Time) (*corev1.Eve
 	return event, hashKey(kindEvent, sourceAndObject(event), []string{event.InvolvedObject.FieldPath, event.Type, event.Reason, event.Message})
 }
 
-// combinedEvent returns an event that is sent in place of similar events with different messages. Its message is that of
-// event with a prefix.
+// combinedEvent returns an event to send in place of event after too many similar events with different messages. Its
+// message is a fixed prefix and the message of event.
 func combinedEvent(event *corev1.Event, now time.Time) *corev1.Event {
 	t := metav1.Time{Time: now}
 	return &corev1.Event{

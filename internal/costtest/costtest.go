@@ -36,8 +36,8 @@ type Limit struct {
 	Time time.Duration
 }
 
-// withDefaults returns l with defaults for its zero fields. If the test was built with the race detector, both limits are
-// raised.
+// withDefaults returns l with defaults for its zero fields. It raises the limits for bytes and time if the test was built
+// with the race detector.
 func (l Limit) withDefaults() Limit {
 	if l.Bytes == 0 {
 		l.Bytes = DefaultBytes

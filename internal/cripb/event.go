@@ -34,8 +34,8 @@ func EncodeEvent(event *cri.Event) *v1.ContainerEventResponse {
 	return p
 }
 
-// DecodeEvent converts the CRI message msg to an event. The pod of the event is the pod of the sandbox in msg. If msg does
-// not name that pod, it is taken from the labels of the first container.
+// DecodeEvent converts the CRI message msg to an event. The identity of the pod comes from the sandbox in msg or, if the
+// sandbox has none, from the labels of the first container.
 func DecodeEvent(msg *v1.ContainerEventResponse) cri.Event {
 	e := cri.Event{
 		Type: decodeEnum[cri.EventType](msg.GetContainerEventType()),

@@ -86,8 +86,8 @@ func (n *node) addMountPoint(point mountPoint, c *csi.VolumeCapability) error {
 	return nil
 }
 
-// countMountPoints returns the number of paths at which the volume called handle is staged or published; kind is "staged" or
-// "published". The caller holds n.d.mu.
+// countMountPoints returns the number of paths at which the volume called handle is staged or published. kind selects
+// "staged" or "published" paths. The caller holds n.d.mu.
 func (n *node) countMountPoints(kind, handle string) (found int) {
 	for p := range n.d.state {
 		if p.kind == kind && p.handle == handle {

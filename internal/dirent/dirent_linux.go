@@ -26,8 +26,8 @@ func readBlock(dir int, buf []byte, f func(name []byte, t Type)) (used int, err 
 	return n, parseRecords(buf[:n], f)
 }
 
-// parseRecords calls f for each entry in records, which is the output of getdents64(2). The name that f gets is part of
-// records.
+// parseRecords calls f for each entry in records, the output of getdents64(2), except "." and "..". The name is a part of
+// records, so f must copy it to keep it.
 func parseRecords(records []byte, f func(name []byte, t Type)) error {
 	for len(records) > 0 {
 		if len(records) <= nameAt {

@@ -68,8 +68,8 @@ func (w *Walk) countFile(inode, blocks, links uint64, directory bool) {
 	w.Inodes++
 }
 
-// takeStep increments the number that [Walk.Steps] returns. Then it sleeps if w.Pace requires this. It returns the error of
-// ctx.
+// takeStep increments the number that [Walk.Steps] returns. If w.Pace is set, it then sleeps as long as w.Pace requires. If
+// ctx ends, it returns the error of ctx.
 func (w *Walk) takeStep(ctx context.Context) error {
 	w.steps.Add(1)
 	if w.Pace == nil {

@@ -117,7 +117,7 @@ type boundedBuilder struct {
 	exceeded bool
 }
 
-// writeString appends text. If the result would be longer than b.limit, it sets b.exceeded instead.
+// writeString appends text to b. If the text of b would become longer than b.limit, it appends nothing and sets b.exceeded.
 func (b *boundedBuilder) writeString(text string) {
 	b.exceeded = b.exceeded || len(text) > b.limit-b.text.Len()
 	if !b.exceeded {

@@ -56,8 +56,8 @@ func Start(t testing.TB, opts Options) *Proxy {
 	return p
 }
 
-// newProxy returns a proxy whose listener is already open. The caller must run serve, which serves requests until the
-// listener is closed.
+// newProxy returns a proxy that listens on a loopback port. The caller must call serve, which blocks and serves requests
+// until the listener is closed.
 func newProxy(opts Options) (p *Proxy, serve func(), err error) {
 	target, err := url.Parse(opts.Target)
 	if err == nil && (target.Scheme != "https" || target.Host == "") {

@@ -21,8 +21,8 @@ type Request struct {
 // Match selects requests. An empty field matches any value, and "-" an empty value. Path is a prefix.
 type Match Request
 
-// Matches reports whether m selects r. An empty field of m matches every value, "-" matches only the empty value, and other
-// values must be equal. The path of r must start with m.Path.
+// Matches reports whether m selects r. An empty field of m matches every value, and "-" only the empty value. Other values
+// must be equal. m.Path is a prefix of the path.
 func (m Match) Matches(r Request) bool {
 	match := func(want, is string) bool { return want == "" || want == is || want == "-" && is == "" }
 	return match(m.Verb, r.Verb) && match(m.Resource, r.Resource) && match(m.Subresource, r.Subresource) &&

@@ -82,8 +82,8 @@ func truncate(text string, limit int) string {
 // Quote returns name in quotes for an error message. It truncates a long name.
 func Quote(name string) string { return strconv.Quote(truncate(name, maxQuoted)) }
 
-// TooLong returns an error that the field at path is too long. Its detail is format with args. The error does not contain
-// the value of the field.
+// TooLong returns an error that the field at path is too long. The detail of the error is format with args. The value of
+// the field is not included.
 func TooLong(path *field.Path, format string, args ...any) *field.Error {
 	err := field.TooLong(path, nil, 0)
 	err.Detail = fmt.Sprintf(format, args...)

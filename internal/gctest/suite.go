@@ -28,8 +28,8 @@ type Subject struct {
 	ImageSize uint64
 }
 
-// TestImageGC tests that an image collector behaves as the documentation of gc.ImageGC requires. It calls newSubject once
-// per test case, for a collector with a node of its own.
+// TestImageGC tests that an image collector behaves as the documentation of gc.ImageGC requires. newSubject returns a
+// collector with its own simulated node; TestImageGC calls it once per test case.
 func TestImageGC(t *testing.T, newSubject func(t *testing.T) Subject) {
 	cases := map[string]func(c *check){
 		"Enough":   (*check).enough,

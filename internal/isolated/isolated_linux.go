@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runIsolated executes this program with the same arguments in new namespaces, and returns its exit code. ok is false if the
-// namespaces cannot be created.
+// runIsolated executes this program with the same arguments in new namespaces, and returns its exit code. ok is false if
+// the program did not start, for example because namespaces are forbidden.
 func runIsolated(kinds Kind) (code int, ok bool) {
 	runtime.LockOSThread() // the child is killed with the thread that started it
 	defer runtime.UnlockOSThread()

@@ -54,7 +54,7 @@ func (d *dialer) removeConn(c *conn) {
 	delete(d.conns, c)
 }
 
-// closeSilent closes all connections on which no data was received after the given time.
+// closeSilent closes all connections that have received no data since the given time.
 func (d *dialer) closeSilent(since time.Time) {
 	for _, c := range d.listConns() {
 		if c.lastRead.Load() < since.UnixNano() {

@@ -18,8 +18,8 @@ type omission[V any] struct {
 	first row[V] // the most important omitted row
 }
 
-// Omitted returns the number of objects that the table omits because it is full, and the most important of them. An omitted
-// object that is deleted is counted until the next list.
+// Omitted returns the number of objects that the table omits because it is full, and the most important omitted object.
+// Deleted objects count until the next list.
 func (t *Table[T, V]) Omitted() (count int, first V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,7 +42,7 @@ func (t *Table[T, V]) omitLeastImportant(list rows[V], omitted *omission[V]) row
 	return list[:most]
 }
 
-// countOmitted adds count rows to the number of omitted rows. row is the most important of the added rows.
+// countOmitted adds count rows to the number of omitted rows in omitted. row is the most important of these count rows.
 func (t *Table[T, V]) countOmitted(omitted *omission[V], row row[V], count int) {
 	if omitted.count == 0 || t.compareRows(row, omitted.first) < 0 {
 		omitted.first = row

@@ -190,7 +190,7 @@ type reflectorSource[T Object, V any] struct {
 	ctx        context.Context // context of the watch period, for methods without a context
 }
 
-// IsWatchListSemanticsUnSupported returns true, so that the reflector does not replace a list by a watch.
+// IsWatchListSemanticsUnSupported returns true, so that the reflector lists objects with list requests instead of a watch.
 func (*reflectorSource[T, V]) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (s *reflectorSource[T, V]) List(opts metav1.ListOptions) (runtime.Object, error) {

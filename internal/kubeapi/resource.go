@@ -107,8 +107,8 @@ func (r Resource[T]) List(ctx context.Context, opts metav1.ListOptions) (Page[T]
 	return page, nil
 }
 
-// CreateToken requests a token for a service account. The token is in the status of the result. Errors never contain the
-// token.
+// CreateToken requests a token for the service account called account in namespace. The token is in the status of the
+// result. Errors never contain the token.
 func CreateToken(ctx context.Context, client *Client, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	r := In(client, ServiceAccounts, namespace)
 	r.kind.secret = true

@@ -190,8 +190,8 @@ func (t *Table[T, V]) replaceAll(list rows[V], omitted omission[V], now time.Tim
 	return changed
 }
 
-// putObject inserts or replaces the row of object. It returns the keys of the changed rows. It returns none if the resource
-// version is unchanged.
+// putObject inserts or replaces the row of object, and returns the keys of changed rows. An unchanged resource version
+// changes no row. A full table omits the object or a less important row.
 func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
 	r, fresh := t.rowOf(object)
 	t.mu.Lock()
@@ -215,7 +215,7 @@ func (t *Table[T, V]) putObject(object T, now time.Time) (changed []string) {
 	return []string{r.key}
 }
 
-// removeKey removes the row with this key. It returns the key if there was such a row.
+// removeKey removes the row with this key. It returns the key if the table had such a row, and no key otherwise.
 func (t *Table[T, V]) removeKey(key string, now time.Time) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,8 +245,8 @@ func (t *Table[T, V]) recordFailure(err error) {
 	}
 }
 
-// recordBookmark records that a bookmark event was received. It means that the API server is reachable and the table is up
-// to date.
+// recordBookmark records at now that the API server has sent a bookmark event, which means that it is reachable and the
+// table is up to date.
 func (t *Table[T, V]) recordBookmark(now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -66,7 +66,7 @@ func startLab(ctx context.Context, home, name string, onDemand bool) (*Lab, erro
 	return l, nil
 }
 
-// Built returns an error if a file is missing in home that `make lab` builds. The error names the first missing file.
+// Built returns an error if home lacks a file that `make lab` builds. The error names the first missing file.
 func Built(home string) error {
 	for _, path := range []string{
 		"bin/containerd", "bin/containerd-shim-runc-v2", "bin/ctr", "bin/runc", "bin/crane",

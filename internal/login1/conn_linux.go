@@ -100,7 +100,8 @@ func (c *Conn) Close() {
 	_ = c.bus.Close()
 }
 
-// DeliverSignal wakes [Conn.Watch] if the signal is about a shutdown. It does not block. It implements [dbus.SignalHandler].
+// DeliverSignal wakes [Conn.Watch] if iface and name identify logind's signal about shutdowns. It does not block. It
+// implements [dbus.SignalHandler].
 func (c *Conn) DeliverSignal(iface, name string, _ *dbus.Signal) {
 	if iface == managerInterface && name == shutdownSignal {
 		sleep.Wake(c.signaled)

@@ -55,8 +55,8 @@ func Find(status *corev1.PodStatus, pod, container string, previous bool) (id st
 	return "", fmt.Errorf("container %q in pod %q is waiting to start%s", container, pod, waitingText(c.State.Waiting))
 }
 
-// waitingText returns the end of the error text for a container that is waiting to start. It contains the reason for which
-// the container waits.
+// waitingText returns the end of the error text for a container without logs. It contains the reason in waiting, the
+// waiting state of the container. waiting may be nil.
 func waitingText(waiting *corev1.ContainerStateWaiting) string {
 	switch {
 	case waiting == nil:

@@ -42,8 +42,8 @@ type Limits struct {
 	Pattern   string // PCRE2 expression that lines must match
 }
 
-// Parse parses the query parameters of a request for node logs. It returns a nil Query without errors if the request has no
-// such parameter. The path of the request is then the log file.
+// Parse parses the query parameters of a request for node logs. For a request without parameters it returns a nil Query and
+// no errors: the URL path is then the log file.
 func Parse(values url.Values) (*Query, field.ErrorList) {
 	var q Query
 	var all field.ErrorList
@@ -96,8 +96,8 @@ func parseInt(values url.Values, name string, all *field.ErrorList) *int {
 	return &n
 }
 
-// Validate returns the errors of q. If q selects a log file, Validate calls stat with the name of the file and includes the
-// error of stat.
+// Validate returns the errors of q. If q selects a log file, Validate also returns the error of stat for the name of the
+// file.
 func (q *Query) Validate(stat func(name string) error) field.ErrorList {
 	at := field.NewPath("query")
 	var all field.ErrorList

@@ -91,7 +91,8 @@ func memoryHierarchy(root fs.FS) (h hierarchy, found bool) {
 	return h, found
 }
 
-// memoryCgroup returns the path of this process's cgroup in the hierarchy h. root is the file system of the host.
+// memoryCgroup returns the path of this process's cgroup in the hierarchy h, and false if there is no such cgroup. root is
+// the file system of the host.
 func memoryCgroup(root fs.FS, h hierarchy) (cgroup string, found bool) {
 	for fields := range procLines(root, "proc/self/cgroup", ":") {
 		v2 := fields[0] == "0" && len(fields) > 1 && fields[1] == ""

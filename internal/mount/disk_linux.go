@@ -39,8 +39,8 @@ func isMountCommandOption(option string) bool {
 	return strings.HasPrefix(option, "x-") || strings.HasPrefix(option, "X-") || strings.HasPrefix(option, "comment=")
 }
 
-// splitOptions splits mount options into flags of mount(2) and data. data has the options of the file system, separated by
-// commas.
+// splitOptions splits mount options into flags of mount(2) and data, the comma-separated options for the file system. It
+// omits options that only mount(8) interprets.
 func splitOptions(options []string) (flags uintptr, data string) {
 	var rest []string
 	known := flagOptions()

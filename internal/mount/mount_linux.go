@@ -77,8 +77,8 @@ func bindFD(sourceFD int, target string, opts BindOptions) error {
 	return bindAndRemount(sourceFD, targetFD, target, opts)
 }
 
-// isUnsupported reports whether err can mean that a system call does not exist in this kernel or that a seccomp filter
-// blocks it.
+// isUnsupported reports whether err may mean that the kernel does not have a system call or that a seccomp filter blocks
+// the system call.
 func isUnsupported(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
 
 // bindTree bind-mounts sourceFD on targetFD with the system calls of Linux 5.12. They set the attributes before the mount

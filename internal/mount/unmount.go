@@ -89,7 +89,8 @@ func (u *Unmounter) Unmount(ctx context.Context, target string) error {
 	return wrapError("unmount", target, errors.New("new mounts keep appearing"))
 }
 
-// unmountTop removes the topmost mount at target. It tries a plain, then a forced, then a lazy unmount until one succeeds.
+// unmountTop removes the topmost mount at target. It tries a plain, then a forced (except with u.NoForce), then a lazy
+// unmount, as long as the mount is busy or the call hangs.
 func (u *Unmounter) unmountTop(ctx context.Context, target string) error {
 	var err error
 	for _, flags := range unmountFlags(u.NoForce) {

@@ -48,8 +48,8 @@ func LoopDevice(t testing.TB, size int64) string {
 	return createLoopDevice(t, size)
 }
 
-// Blocked runs f in a goroutine. It returns when f has returned or hangs in the kernel, for example in an access to a file
-// system without a server. The returned channel is closed when f has returned.
+// Blocked runs f in a goroutine. It returns when f has returned or hangs in the kernel, for example on a file system
+// without a server. The returned channel is closed when f has returned.
 func Blocked(t testing.TB, f func()) (returned <-chan struct{}) {
 	t.Helper()
 	return runUntilBlocked(t, f)

@@ -58,8 +58,8 @@ func verbOf(method string) string {
 	return ""
 }
 
-// subresources returns the subresources of nodes that protect path. A specific one, such as pods, comes before proxy, which
-// grants access to every path.
+// subresources returns the subresources of nodes of which one is required for path. A specific subresource, such as pods,
+// precedes proxy. For some paths, such as /stats, proxy is not enough.
 func subresources(path string) []string {
 	switch {
 	case isWithin(path, "/pods"), isWithin(path, "/allocatedPods"), isWithin(path, "/runningpods"):

@@ -85,7 +85,8 @@ func (c *Calls) acquireKey(ctx context.Context, key string) (done chan struct{},
 	}
 }
 
-// releaseKey unregisters the call with key. It closes done, which wakes the callers that wait for this call.
+// releaseKey removes the call with this key from the pending calls. It closes done, which wakes the callers that wait for
+// the call.
 func (c *Calls) releaseKey(key string, done chan struct{}) {
 	c.mu.Lock()
 	delete(c.pending, key)

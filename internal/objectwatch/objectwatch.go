@@ -31,8 +31,8 @@ func (l *Watchers) Notify(kind, namespace, name string) {
 	}
 }
 
-// Watch blocks until ctx ends and then returns nil. In the meantime, [Watchers.Notify] calls the function changed for each
-// changed object.
+// Watch registers the function changed, which [Watchers.Notify] calls for each changed object. It blocks until ctx ends,
+// and then returns nil.
 func (l *Watchers) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	defer l.addFunc(changed)()
 	<-ctx.Done()

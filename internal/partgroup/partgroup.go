@@ -29,8 +29,8 @@ func (g *Group) Add(name string, run func(context.Context) error) {
 // Len returns the number of parts of g.
 func (g *Group) Len() int { return len(g.parts) }
 
-// Start runs each part of the group with ctx, in a goroutine of wg. If a part returns an error, Start logs it and calls fail
-// with it. fail must not block.
+// Start runs each part of the group with ctx, in a goroutine of wg. The goroutine logs an error of the part and passes it
+// to fail, which must not block.
 func (g *Group) Start(ctx context.Context, wg *sync.WaitGroup, fail func(error), log *slog.Logger) {
 	for _, p := range g.parts {
 		wg.Go(func() {

@@ -15,8 +15,8 @@ type Output struct {
 	Exceeded bool // more than Max bytes were written, and Drop is not set
 }
 
-// Write appends p to o.Text, up to o.Max bytes. If p does not fit and o.Drop is set, Write drops the excess bytes. Otherwise
-// it appends nothing and returns an error.
+// Write appends p to o.Text, up to o.Max bytes. If p does not fit, Write drops the excess bytes if o.Drop is set. Without
+// o.Drop it appends nothing and returns an error.
 func (o *Output) Write(p []byte) (int, error) {
 	room := o.Max - len(o.Text)
 	if len(p) > room && !o.Drop {

@@ -111,7 +111,7 @@ func (k *socket) nextStep() (step, time.Time) {
 	return register, k.notBefore
 }
 
-// startStep records that a step of this socket, such as a registration, has started.
+// startStep records that the step next of this socket has started, for example a registration.
 func (k *socket) startStep(next step) {
 	if next == cancel {
 		k.canceled = true

@@ -230,7 +230,8 @@ func (w *Watcher) runRegistration(ctx context.Context, path string) stepResult {
 	return stepResult{path, p, err}
 }
 
-// sendResult sends the result of a step to the loop. If Run is stopping, it drops the result.
+// sendResult sends the result of a step to the loop of Run. If ctx has ended, because Run is stopping, it may drop the
+// result.
 func (w *Watcher) sendResult(ctx context.Context, res stepResult) {
 	select {
 	case w.ended <- res:

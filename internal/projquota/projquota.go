@@ -44,24 +44,24 @@ func (p *Projects) firstCandidate() uint32 {
 	return p.Rand()
 }
 
-// Limit limits the disk usage of the directory dir to bytes, rounded up to 1 KiB. If dir has no project ID from an earlier
-// call, Limit first assigns one, and dir must be empty then.
+// Limit limits the disk usage of the directory dir to bytes, rounded up to 1 KiB. The first call for dir assigns a project
+// ID, and requires that dir is empty.
 func (p *Projects) Limit(dir string, bytes uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.setLimit(dir, bytes)
 }
 
-// UsageOf returns the disk usage of a directory for which Limit was called. For any other directory the error wraps
-// errors.ErrUnsupported.
+// UsageOf returns the disk usage of a directory for which Limit was called. For a directory without a limit, the error
+// wraps errors.ErrUnsupported.
 func UsageOf(dir string) (Usage, error) { return usageOf(dir) }
 
 // ProjectOf returns the project ID that Limit has assigned to the directory dir, or zero if there is none. To remove the
 // directory, call ProjectOf, then remove the directory, and then pass the ID to [Release].
 func ProjectOf(dir string) (id uint32) { return projectOf(dir) }
 
-// Release removes the limit of a project after its directory was removed. dir is any directory on the same file system. It
-// ignores an id outside of the range of this package.
+// Release removes the limit of the project id after its directory was removed. dir is any directory on the same file
+// system. An id outside of the range of this package is ignored.
 func Release(dir string, id uint32) error {
 	if id < FirstID || id > lastID {
 		return nil

@@ -52,8 +52,8 @@ func (r Reference) String() string { return r.Repository() + r.tagAndDigest() }
 // because the runtime decides which registry a short name refers to.
 func (r Reference) Tagged() string { return r.Short + r.tagAndDigest() }
 
-// Identity returns the reference with its registry and with its digest, if it has one. It omits the tag then, because
-// runtimes ignore a tag beside a digest.
+// Identity returns the reference with its registry. If the reference has a digest, Identity omits the tag, because runtimes
+// ignore a tag beside a digest.
 func (r Reference) Identity() string {
 	if r.Digest != "" {
 		r.Tag = ""

@@ -44,7 +44,8 @@ func checkGlobals(t *Tree) (found []Complaint) {
 	return found
 }
 
-// mutableVariables returns those names in the variable declaration d whose values can be changed after initialization.
+// mutableVariables returns the names that d declares and whose values can change after initialization. d is a variable
+// declaration.
 func mutableVariables(d *ast.GenDecl) (names []*ast.Ident) {
 	for _, spec := range d.Specs {
 		s, _ := spec.(*ast.ValueSpec)
@@ -81,7 +82,7 @@ func rawComment(doc *ast.CommentGroup) string {
 	return b.String()
 }
 
-// isImmutable reports whether the expression e is a call whose result cannot be changed, for example of errors.New.
+// isImmutable reports whether the expression e is a call of a function with an immutable result, such as errors.New.
 func isImmutable(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

@@ -175,13 +175,13 @@ func (u *exportUse) collectMethods(i *ast.InterfaceType) {
 	}
 }
 
-// isExampleHelper reports whether the name of the file starts with "example_". All code in such a file counts as part of an
+// isExampleHelper reports whether the name of the file starts with "example_". All code in such a file is a part of an
 // example.
 func isExampleHelper(p *packages.Package, file *ast.File) bool {
 	return strings.HasPrefix(filepath.Base(p.Fset.Position(file.Pos()).Filename), "example_")
 }
 
-// markUsed records that o is used. It also records this for the types and names that the declaration of o mentions.
+// markUsed records that the object o is used, and also the types that the declaration of o mentions.
 func (u *exportUse) markUsed(o types.Object) {
 	k := objectKey(o)
 	if u.used[k] {

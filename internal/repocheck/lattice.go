@@ -63,7 +63,7 @@ func (t *Tree) localPath(importPath string) (name string, own bool) {
 	return name, own
 }
 
-// isRelated reports whether the directories a and b are equal or one is below the other.
+// isRelated reports whether the directories a and b are equal, or one contains the other.
 func isRelated(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }

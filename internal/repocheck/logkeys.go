@@ -87,8 +87,8 @@ var attributes = map[string]bool{ //nolint:gochecknoglobals // only read
 	"Duration": true, "Time": true,
 }
 
-// literalKeys returns the string literals among the keys in args. args alternates keys and values, but an slog.Attr stands
-// for both.
+// literalKeys returns the string literals among the keys in args, the arguments of a log call. A key and its value are two
+// arguments, but an slog.Attr is a single argument.
 func literalKeys(args []ast.Expr) (keys []*ast.BasicLit) {
 	for i := 0; i < len(args); {
 		key := stringLiteral(args[i])

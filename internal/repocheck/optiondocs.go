@@ -12,7 +12,8 @@ import (
 // the struct.
 const optionLines = 2
 
-// checkOptionDocs reports each field of an exported Options struct whose comment has more than optionLines lines.
+// checkOptionDocs reports each option whose comment has more than optionLines lines. Options are the fields of exported
+// structs with a name that ends in Options.
 func checkOptionDocs(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() && !f.IsMain() }) {
 		for _, decl := range f.Go.Decls {

@@ -93,7 +93,8 @@ func (p *Policy) parseLine(line string) error {
 	return nil
 }
 
-// parseGrant adds a grant to the policy: each of the packages may import the packages in words.
+// parseGrant adds a grant to the policy: each of the packages may import the packages in words. packages may end with max
+// and N, the maximum number of third-party dependencies.
 func (p *Policy) parseGrant(packages, words []string) error {
 	limit := -1
 	if i := slices.Index(packages, "max"); i >= 0 {
@@ -118,7 +119,8 @@ func (p *Policy) parseGrant(packages, words []string) error {
 	return nil
 }
 
-// expandGroups returns the words in text. It replaces each word that is the name of a group by the patterns of the group.
+// expandGroups returns the patterns in text. It replaces the name of a group by the patterns of the group. Any other word
+// must be a pattern itself.
 func (p *Policy) expandGroups(text string) (patterns []string, err error) {
 	for word := range strings.FieldsSeq(text) {
 		group, ok := p.groups[word]

@@ -86,7 +86,7 @@ func (q *Queue[K, V]) Run(ctx context.Context) error {
 	}
 }
 
-// sendAll calls send once for each pending report. It returns true if all of them were sent.
+// sendAll calls send once for each pending report. It returns true if it has sent all pending reports.
 func (q *Queue[K, V]) sendAll(ctx context.Context) bool {
 	q.mu.Lock()
 	pending := maps.Clone(q.pending)

@@ -48,8 +48,8 @@ func NewBudget(size int) *Budget {
 	return &Budget{maxValues: most, values: most, nodes: most, marks: marksPerValue * most, bytes: limit, maxBytes: limit}
 }
 
-// Spend reduces the budget by a number of values, for work that is as expensive as decoding them. It returns an error if the
-// budget is exceeded.
+// Spend reduces the budget by a number of values, for work that costs as much as decoding these values. It returns an error
+// if the budget is exceeded.
 func (b *Budget) Spend(values int) error {
 	b.values -= values
 	b.nodes -= values

@@ -45,7 +45,8 @@ func quotePrefix(text []byte) string {
 // fieldCache has the types of struct fields by lower-case JSON key, for each struct type.
 type fieldCache map[reflect.Type]map[string]reflect.Type
 
-// isQuantity reports whether the value at path becomes a resource.Quantity when an object is decoded into objectType.
+// isQuantity reports whether a decoder stores the value at path in a resource.Quantity. objectType is the type of the
+// object that is decoded.
 func (f fieldCache) isQuantity(objectType reflect.Type, path []step) bool {
 	for _, step := range path {
 		for objectType.Kind() == reflect.Pointer {

@@ -108,8 +108,8 @@ func (e *expansion) addNode(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// nodeCost returns the cost of a node without its children. An alias costs as much as the anchored node together with its
-// children.
+// nodeCost returns the cost of a node without the cost of its children. An alias costs as much as its anchored node
+// including the children of that node.
 func (e *expansion) nodeCost(node *yaml.Node) (nodeWeight, error) {
 	switch node.Kind {
 	case yaml.ScalarNode:

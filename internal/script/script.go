@@ -43,8 +43,8 @@ func Run(t *testing.T, pattern string, play func(t *testing.T, script string) st
 	}
 }
 
-// runSections executes the scripts in text, which is the content of the script file called name. It returns the content with
-// the actual output.
+// runSections executes the scripts in text with play, and returns text with the actual output. text is the content of the
+// script file called name, which names the subtests.
 func runSections(t *testing.T, name, text string, play func(t *testing.T, script string) string) string {
 	t.Helper()
 	var result strings.Builder
@@ -79,7 +79,8 @@ func runScript(t *testing.T, name, script string, play func(t *testing.T, script
 	return result
 }
 
-// Lines executes a script line by line. See [scriptlines.Lines].
+// Lines executes a script line by line and returns it with the new output. See [scriptlines.Lines] for the arguments mark
+// and do.
 func Lines(script, mark string, do func(out *strings.Builder, words []string)) string {
 	return scriptlines.Lines(script, mark, do)
 }

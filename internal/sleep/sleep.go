@@ -26,7 +26,7 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Until waits like [For], but until a given time. If that is the zero time, it waits until ctx ends.
+// Until waits like [For], but until the time at. If at is the zero time, it waits until ctx ends.
 func Until(ctx context.Context, at time.Time) error {
 	if at.IsZero() {
 		<-ctx.Done()

@@ -35,7 +35,7 @@ type Quota struct {
 // enforceTimeout limits one attempt to enforce the CPU quota of a pod cgroup.
 const enforceTimeout = 30 * time.Second
 
-// clearRuns empties the channel of [Quota.RunsUnlimited], so that a signal of an earlier start has no effect.
+// clearRuns empties the channel that [Quota.RunsUnlimited] returns, so that a signal of an earlier start has no effect.
 func (q *Quota) clearRuns() {
 	select {
 	case <-q.runs:

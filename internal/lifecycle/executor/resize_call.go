@@ -75,8 +75,8 @@ func (r *resizeCall) checkAllSent() error {
 	return errors.Join(errs...)
 }
 
-// lowersMemoryLimit reports whether the resize lowers the memory limit of the container. A new limit for a container without
-// a limit also counts.
+// lowersMemoryLimit reports whether the resize c lowers the memory limit of a container. A first limit for a container
+// without a memory limit counts as a lower limit.
 func (r *resizeCall) lowersMemoryLimit(c cgroups.ContainerResize) bool {
 	from, to := c.From.MemoryLimit, c.To.MemoryLimit
 	return to != 0 && resize.IsLimit(to) && (from == 0 || to < from)

@@ -82,7 +82,7 @@ func (e *resizeEvents) recordError(pod *corev1.Pod, generation int64, err error)
 	}
 }
 
-// setError stores text as the text of the last error, and returns the previous text.
+// setError stores text, the text of the newest resize error, and returns the text that was stored before.
 func (e *resizeEvents) setError(text string) (previous string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -38,8 +38,8 @@ func (s *resizeState) restoreRecord(record poddir.Record) {
 	}
 }
 
-// restoreGeneration stores the generation of the pod spec whose resize a previous agent process had started. It ignores a
-// generation of zero.
+// restoreGeneration stores the generation of the pod spec to which a previous agent process had started a resize. Zero
+// means that no generation was recorded, and changes nothing.
 func (s *resizeState) restoreGeneration(generation int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

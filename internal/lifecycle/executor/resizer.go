@@ -77,7 +77,8 @@ func (z *Resizer) IsDeferred() bool {
 	return z.decision.Reason == corev1.PodReasonDeferred
 }
 
-// isDeferredUnchanged reports whether a resize is deferred and the spec of pod still requests it unchanged.
+// isDeferredUnchanged reports whether the last decision has deferred a resize, and the spec of pod still requests the same
+// resize.
 func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {
 	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.decisionPod.Generation && resize.AllocationOf(z.decisionPod).Apply(pod) == pod
 }
@@ -198,8 +199,8 @@ func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State 
 	}
 }
 
-// MayHaveStaleLimits reports whether the pod cgroup may still have the limits of an earlier allocation. It returns false for a
-// terminated pod.
+// MayHaveStaleLimits reports whether the pod cgroup may still have the limits of an earlier allocation. It returns false
+// for a terminated pod, and on a node that cannot resize pods.
 func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
 	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }

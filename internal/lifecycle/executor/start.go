@@ -90,7 +90,8 @@ func (s *starter) runContainer(ctx context.Context, pod *corev1.Pod, start plan.
 	return id, s.runCreated(ctx, pod, start, id, sb)
 }
 
-// runCreated starts the created container with this ID and runs its postStart hook.
+// runCreated starts the created container that has this ID, and runs its postStart hook. start is the planned start of the
+// container, and sb is its sandbox.
 func (s *starter) runCreated(ctx context.Context, pod *corev1.Pod, start plan.Start, id string, sb *sandbox) error {
 	c := start.Container
 	if err := ctx.Err(); err != nil {

@@ -64,7 +64,7 @@ func (v *Volumes) prepareVolumes(ctx context.Context, pod *corev1.Pod, actions *
 	return fmt.Errorf("prepare volumes: %w", err)
 }
 
-// Update passes pod to [PodVolumes] if it has changed since the previous call.
+// Update passes pod to [PodVolumes] if pod is not the pointer that the previous call has passed.
 func (v *Volumes) Update(pod *corev1.Pod) {
 	if v.node.Volumes != nil && pod != v.updated {
 		v.node.Volumes.Update(pod)

@@ -85,7 +85,8 @@ func (r *Runner) Run(ctx context.Context, call Call, handler *corev1.LifecycleHa
 	return nil
 }
 
-// runSleep waits for the given number of seconds. It returns an error if ctx ends first.
+// runSleep waits for the given number of seconds. If ctx ends first, it calls Hooks.SleepTerminated with call and returns
+// an error.
 func (r *Runner) runSleep(ctx context.Context, call Call, seconds int64) error {
 	const most = math.MaxInt64 / int64(time.Second)
 	if sleep.For(ctx, time.Duration(min(max(seconds, 0), most))*time.Second) == nil {

@@ -113,15 +113,15 @@ func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	return &copied
 }
 
-// IsRelisted reports whether the pod was deleted and a source lists it again without changes.
+// IsRelisted reports whether the pod was deleted and its source has listed it again without changes.
 func (m *Mailbox) IsRelisted() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.relisted != nil
 }
 
-// RevokeDeletion makes a deleted pod desired again if a source lists it again without changes, and returns true. Otherwise
-// it returns false.
+// RevokeDeletion cancels the deletion of the pod and returns true if the source has listed the unchanged pod again. In all
+// other cases it does nothing and returns false.
 func (m *Mailbox) RevokeDeletion() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -43,8 +43,8 @@ func (d Dir) recordPath() string {
 	return filepath.Join(string(d), recordName)
 }
 
-// WriteHostsFile writes the hosts file of pod and returns its path. ips are the pod IPs. Like the kubelet, the agent
-// rewrites the file before it creates a container.
+// WriteHostsFile writes the hosts file of pod and returns its path, or "" for the empty Dir. ips are the pod IPs. Like the
+// kubelet, the agent calls it before it creates a container.
 func (d Dir) WriteHostsFile(pod *corev1.Pod, ips []string, opts podspec.Options) (string, error) {
 	if d == "" {
 		return "", nil

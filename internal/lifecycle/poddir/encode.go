@@ -28,8 +28,8 @@ func (r *Record) encodeBounded() ([]byte, error) {
 	return data, err
 }
 
-// trimMessages removes the messages and lists from status that the agent does not need after a restart. It keeps the
-// container states.
+// trimMessages removes from status the messages and lists that the agent does not need after a restart. It keeps the
+// container states and the conditions.
 func trimMessages(status *corev1.PodStatus) {
 	for _, all := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses} {
 		for i := range all {

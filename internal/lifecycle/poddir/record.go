@@ -196,7 +196,7 @@ func isDiskFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// IsSaved reports whether the last write of the record succeeded. It returns true if the Recorder has no file.
+// IsSaved reports whether the last write of the record succeeded. It returns true for a Recorder without a file.
 func (r *Recorder) IsSaved() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

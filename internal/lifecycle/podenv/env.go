@@ -142,7 +142,7 @@ func (e *Environment) reserveRoom(path *field.Path, name string, valueSize int) 
 	return nil
 }
 
-// setValue sets the variable with this name. A variable that is set again keeps its position in the list.
+// setValue sets the variable with this name. A variable that was set before keeps its position in the list.
 func (e *Environment) setValue(name, value string) {
 	if _, ok := e.values[name]; !ok {
 		e.names = append(e.names, name)

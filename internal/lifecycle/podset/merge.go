@@ -108,7 +108,8 @@ func (m *Merge) assignPods(source string) (refusals []Refusal) {
 	return refusals
 }
 
-// hasAllReported reports whether each required source has reported and no source has reported an incomplete set.
+// hasAllReported reports whether each required source has reported its pods. It returns false if the last report of any
+// source was incomplete.
 func (m *Merge) hasAllReported() bool {
 	for _, name := range m.required {
 		if m.sourceIndex(name) < 0 {
@@ -123,7 +124,7 @@ func (m *Merge) sourceIndex(source string) int {
 	return slices.IndexFunc(m.sources, func(s Accepted) bool { return s.Source == source })
 }
 
-// LastSet returns the last set that source has reported. reported is false if there is none.
+// LastSet returns the last set of pods that source has reported. reported is false if source has not reported yet.
 func (m *Merge) LastSet(source string) (set Accepted, reported bool) {
 	if i := m.sourceIndex(source); i >= 0 {
 		return m.sources[i], true
@@ -131,7 +132,7 @@ func (m *Merge) LastSet(source string) (set Accepted, reported bool) {
 	return set, false
 }
 
-// IsContested reports whether the source lists a UID that belongs to another source.
+// IsContested reports whether source lists a pod with a UID that belongs to another source.
 func (m *Merge) IsContested(source string) bool { return m.contested[source] }
 
 // Pods yields the desired pods, one per UID, in the order of the sources and of their sets.

@@ -21,8 +21,8 @@ import (
 // containers preceded its creation. It is absent for zero.
 const AnnotationGeneration = "nodeagent/round"
 
-// GenerationOf returns how many times all containers of the pod had been restarted together (RestartAllContainers) when this
-// container instance was created.
+// GenerationOf returns the restart-all generation of a container instance: how many restarts of all containers of its pod
+// (RestartAllContainers) preceded its creation.
 func GenerationOf(container *cri.Container) int {
 	text, ok := container.Annotations[AnnotationGeneration]
 	if !ok {
@@ -52,7 +52,7 @@ func currentGeneration(pod *corev1.Pod, observed *cri.Pod) (n int, requested boo
 	return n, false
 }
 
-// RequestsRestartAll reports whether the exit of a container requests a restart of all containers of the pod, according to
+// RequestsRestartAll reports whether the exit of a container requires a restart of all containers of the pod, according to
 // its restart rules. last is the newest instance of the container.
 func RequestsRestartAll(container *corev1.Container, last *cri.Container) bool {
 	return last.State == cri.ContainerExited && container.RestartPolicy != nil &&

@@ -53,8 +53,8 @@ func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.Pod
 	return observed
 }
 
-// isTerminatedForGood reports whether the exited container is terminated in the published status and will not be restarted.
-// It returns false for init containers.
+// isTerminatedForGood reports whether the published status lists this exited container as terminated and the agent will not
+// restart it. It returns false for init containers.
 func isTerminatedForGood(pod *corev1.Pod, container *cri.Container, published *corev1.PodStatus) bool {
 	isTerminated := func(st corev1.ContainerStatus) bool {
 		return st.Name == container.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, container.ID)

@@ -34,8 +34,8 @@ func abandonedSuffixes() []string {
 	return []string{canceled, "shim killed after " + canceled + ": signal: killed", `: signal: killed (stderr: "")`}
 }
 
-// AsUnstarted returns a copy of pod in which each container whose start was abandoned has the state created and no sandbox
-// ID. Such a container cannot be started again, so the agent replaces it.
+// AsUnstarted returns a copy of pod. Containers whose start the runtime has abandoned get the state created and no sandbox
+// ID, because they can only be replaced.
 func AsUnstarted(pod cri.Pod) cri.Pod {
 	if !slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return isAbandonedStart(&c) }) {
 		return pod

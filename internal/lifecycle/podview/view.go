@@ -22,7 +22,7 @@ type View struct {
 	RestartsAll bool
 }
 
-// New returns a View of pod. observed contains its containers and sandboxes in the runtime.
+// New returns a View of pod. observed contains the containers and sandboxes that the runtime has for pod.
 func New(pod *corev1.Pod, observed cri.Pod) View {
 	v := View{Pod: pod, Observed: observed}
 	v.Generation, v.RestartsAll = currentGeneration(pod, &v.Observed)

@@ -168,8 +168,8 @@ func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
 	return c != nil && containers.IsInit(pod, c) && !containers.IsSidecar(c) && instance != nil && instance.State == cri.ContainerExited && instance.ExitCode == 0
 }
 
-// podLevelRequirements returns the pod-level resources of pod, with the requests and limits in size. It returns nil if size
-// is zero.
+// podLevelRequirements returns the pod-level resources of pod, with the requests and limits of size. A zero size means no
+// pod-level resources, and the result is nil.
 func podLevelRequirements(pod *corev1.Pod, size cgroups.ContainerSize) *corev1.ResourceRequirements {
 	if size == (cgroups.ContainerSize{}) {
 		return nil
@@ -208,8 +208,8 @@ func (d *Decision) pendingDecision(reason, message string) Decision {
 	return p
 }
 
-// findRefusal returns the reason and the message if the resize from decision.Previous to decision.Pod is impossible on this
-// node. Otherwise reason is empty.
+// findRefusal returns the reason and the message if a resize from decision.Previous to decision.Pod is impossible on this
+// node. An empty reason means that the resize is possible.
 func (s *State) findRefusal(decision *Decision) (reason, message string) {
 	before := decision.Previous
 	if s.NoUpdates {
@@ -250,8 +250,8 @@ func hasRestartPolicy(container *corev1.Container, name corev1.ResourceName) boo
 	})
 }
 
-// WithInitSizes returns pod with the resources in sizes for its init containers, except for sidecars. The result is pod
-// itself if the init containers already have these resources, and a copy otherwise.
+// WithInitSizes returns pod with the resources in sizes for its init containers. Sidecars keep their resources. If no
+// resource changes, the result is pod itself, and otherwise a copy.
 func WithInitSizes(pod *corev1.Pod, sizes *Sizes) *corev1.Pod {
 	var differ []Container
 	for i := range pod.Spec.InitContainers {

@@ -168,7 +168,7 @@ func (r *Runtime) fetchStatus(ctx context.Context) (late <-chan error) {
 	return late
 }
 
-// isUpdateDue reports whether the cached status is outdated, or pods wait for the network. Run must then fetch a new status.
+// isUpdateDue reports whether Run must fetch a new status: the cached status is outdated, or pods wait for the pod network.
 func (r *Runtime) isUpdateDue() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -67,8 +67,8 @@ func Accept(pod *corev1.Pod, before, status *corev1.PodStatus, now time.Time) (c
 	return out, err
 }
 
-// timedConditions returns the types of the conditions whose LastTransitionTime changes with their status. Resize conditions
-// are not included, because they use this field differently.
+// timedConditions returns the types of the conditions whose LastTransitionTime is the time of their last status change. It
+// omits the resize conditions, which use LastTransitionTime in another way.
 func timedConditions() [7]corev1.PodConditionType {
 	return [...]corev1.PodConditionType{
 		corev1.ContainersReady, corev1.PodReady, corev1.PodInitialized, corev1.PodReadyToStartContainers, corev1.PodScheduled,

@@ -111,7 +111,7 @@ func Equal(a, b *corev1.PodStatus) bool {
 	return containsConditions(a.Conditions, b.Conditions) && containsConditions(b.Conditions, a.Conditions) && isEqualExceptConditions(*a, *b)
 }
 
-// isEqualExceptConditions reports whether a and b are equal. It ignores conditions and claim statuses.
+// isEqualExceptConditions reports whether a and b are equal apart from conditions and claim statuses.
 func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	for _, s := range [...]*corev1.PodStatus{&a, &b} {
 		s.Conditions, s.ResourceClaimStatuses, s.NodeAllocatableResourceClaimStatuses, s.ExtendedResourceClaimStatus = nil, nil, nil, nil
@@ -119,8 +119,8 @@ func isEqualExceptConditions(a, b corev1.PodStatus) bool {
 	return podapi.Equal(&a, &b)
 }
 
-// containsConditions reports whether other contains the conditions of list that the agent may set, with equal status, reason
-// and message.
+// containsConditions reports whether other contains every condition in list that the agent may set, with equal status,
+// reason and message. It ignores conditions that the agent must not set.
 func containsConditions(list, other []corev1.PodCondition) bool {
 	for i := range list {
 		c := &list[i]

@@ -46,7 +46,7 @@ func (q *Queue[T]) Expect(rank T) *Ticket[T] {
 	return t
 }
 
-// insertTicket adds ticket to the queue, behind all tickets of equal rank.
+// insertTicket adds ticket to the queue, behind all tickets that have the same rank or a lower one.
 func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
 	at := slices.IndexFunc(q.tickets, func(other *Ticket[T]) bool { return q.less(ticket.rank, other.rank) })
 	if at < 0 {
@@ -55,8 +55,8 @@ func (q *Queue[T]) insertTicket(ticket *Ticket[T]) {
 	q.tickets = slices.Insert(q.tickets, at, ticket)
 }
 
-// Withdraw removes the ticket from the queue, so that other owners do not wait for its owner any longer. The owner may still
-// call Wait later.
+// Withdraw removes the ticket from the queue, so that the owners of other tickets no longer wait for its owner. The owner
+// may still call Wait later.
 func (t *Ticket[T]) Withdraw() {
 	q := t.queue
 	q.mu.Lock()
@@ -104,7 +104,7 @@ func (t *Ticket[T]) Wait(ctx context.Context) (done func(), err error) {
 	return nil, ctx.Err()
 }
 
-// endTurn records that the running owner has finished, and lets the next owner run.
+// endTurn records that the owner that was running has finished, and lets the owner of the next ticket run.
 func (q *Queue[T]) endTurn() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -140,7 +140,8 @@ func (q *Queue[T]) grantNext() {
 	}
 }
 
-// scheduleGrant makes a timer call grantNext after wait, the time until the last undecided ticket expires. q.mu is held.
+// scheduleGrant starts a timer that calls grantNext after wait. At that time, all tickets whose owners have not called Wait
+// or Withdraw have expired. q.mu is held.
 func (q *Queue[T]) scheduleGrant(wait time.Duration) {
 	if q.timer == nil {
 		q.timer = time.AfterFunc(wait, func() {

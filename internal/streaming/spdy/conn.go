@@ -211,8 +211,8 @@ var minFrameSize = map[frames.ControlFrameType]uint32{ //nolint:gochecknoglobals
 	frames.TypePing: 4, frames.TypeGoAway: 8, frames.TypeHeaders: 4, frames.TypeWindowUpdate: 8,
 }
 
-// handleSynStream opens the stream that the peer requests with frame. It refuses the stream if too many streams are open or
-// Options.Accept returns an error.
+// handleSynStream opens the stream that the peer requests with frame. It refuses the stream if there are too many, or
+// Options.Accept returns an error. An invalid stream ID is an error.
 func (c *Conn) handleSynStream(frame *frames.SynStreamFrame) error {
 	id := uint32(frame.StreamId)
 	s := newStream(c, id, frame.Headers)
@@ -295,8 +295,8 @@ func (c *Conn) Open(headers http.Header) (*Stream, error) {
 // Ping sends a ping frame, so that proxies do not close an idle connection.
 func (c *Conn) Ping() error { return c.writeFrame(newControlFrame(frames.TypePing, 0, 1), nil) }
 
-// Abort discards the unread data of all streams and all data that arrives later. It thereby unblocks a [Conn.Serve] that
-// waits for a stream to be read. The connection stays open.
+// Abort makes all streams discard their unread data and all later data. This unblocks a [Conn.Serve] that waits until a
+// stream is read. The connection stays open.
 func (c *Conn) Abort() {
 	c.mu.Lock()
 	c.err = cmp.Or(c.err, ErrClosed)

@@ -11,7 +11,7 @@ import (
 	frames "github.com/moby/spdystream/spdy"
 )
 
-// writeFrame writes frame and then payload, in a single call of Write.
+// writeFrame writes frame and payload to the connection in a single call of Write.
 func (c *Conn) writeFrame(frame, payload []byte) error {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()

@@ -134,8 +134,7 @@ func ForwardPorts(ctx context.Context, url, protocol string) (*PortSocket, error
 	return &PortSocket{ws, u, protocol == "v4.base64.channel.k8s.io"}, nil
 }
 
-// Send sends data on the channel with this number. The data channel of a port has twice the index of the port in the URL as
-// its number.
+// Send sends data on the channel with this number. The port with index i in the URL has the data channel 2*i.
 func (p *PortSocket) Send(number byte, data []byte) error {
 	_, err := channel{sender{p.ws, p.base64}, number}.Write(data)
 	return err

@@ -175,8 +175,8 @@ func countStdin(out io.Writer, in io.Reader) error {
 	return err
 }
 
-// FillPattern fills buf with the output of the step flood from offset on. The bytes depend on the offset, so that a test
-// detects missing bytes.
+// FillPattern fills buf with the bytes that the step "flood" of [Runtime] writes at offset. Each byte depends on its
+// offset, so that a test detects missing bytes.
 func FillPattern(offset int64, buf []byte) {
 	for i := range buf {
 		at := offset + int64(i)
@@ -207,7 +207,8 @@ func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri
 	return err
 }
 
-// RunPortForward connects conn to the function for this port in r.Ports. A port without a function echoes its input.
+// RunPortForward connects conn to the function for this port in r.Ports. A port without a function echoes its input. The
+// sandbox ID "absent" causes the error cri.ErrNotFound.
 func (r *Runtime) RunPortForward(ctx context.Context, sandboxID string, port int32, conn io.ReadWriteCloser) error {
 	r.init()
 	r.Running.Add(1)

@@ -34,8 +34,8 @@ func NameOf(pod *corev1.Pod, vol *corev1.Volume) (name string, ok bool) {
 // IsReadOnly reports whether v uses its claim as read-only, so that no container can write to it.
 func IsReadOnly(v *corev1.Volume) bool { return optional.OrZero(v.PersistentVolumeClaim).ReadOnly }
 
-// CheckClaim returns an error if pod cannot use the claim pvc for the volume vol. This is so if the claim is not bound, is
-// being deleted, or was created for an ephemeral volume of another pod.
+// CheckClaim returns an error if pod cannot use the claim pvc for the volume vol: pvc is not bound, is being deleted, or
+// was created for an ephemeral volume of another pod.
 func CheckClaim(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeClaim) error {
 	err := checkBinding(pvc)
 	if err == nil && vol.Ephemeral != nil && !isOwner(pod, pvc) {
@@ -80,7 +80,7 @@ func CheckPV(pod *corev1.Pod, vol *corev1.Volume, pvc *corev1.PersistentVolumeCl
 	return wrapWithName(pvc, err)
 }
 
-// checkClaimRef returns an error if the claimRef of pv does not name pvc.
+// checkClaimRef returns an error unless the claimRef of pv has the namespace, the name and the UID of pvc.
 func checkClaimRef(pvc *corev1.PersistentVolumeClaim, pv *corev1.PersistentVolume) error {
 	switch ref := pv.Spec.ClaimRef; {
 	case ref == nil:

@@ -15,8 +15,8 @@ import (
 // groupAnnotation is the annotation of a PV with the supplemental group that its files require.
 const groupAnnotation = "pv.beta.kubernetes.io/gid"
 
-// MountOptions returns the mount options of pv, sorted and without duplicates. They come from the annotation
-// volume.beta.kubernetes.io/mount-options or, if pv does not have it, from the spec.
+// MountOptions returns the mount options of pv, sorted and without duplicates. The options in the annotation
+// volume.beta.kubernetes.io/mount-options replace the options in the spec.
 func MountOptions(pv *corev1.PersistentVolume) []string {
 	options := pv.Spec.MountOptions
 	if text, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/optional"
 )
 
-// addConfigMap adds the files of the config map with this name. A missing config map or key is an error unless mayMiss is
-// true.
+// addConfigMap adds the files of the config map called name. items selects keys and their paths; empty means all keys. A
+// true mayMiss permits a missing config map or key.
 func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.ConfigMaps[name]
 	switch {
@@ -28,7 +28,8 @@ func (b *builder) addConfigMap(name string, items []corev1.KeyToPath, mayMiss *b
 	}
 }
 
-// addSecret adds the files of the secret with this name. A missing secret or key is an error unless mayMiss is true.
+// addSecret adds the files of the secret called name. items selects keys and their paths; empty means all keys. A true
+// mayMiss permits a missing secret or key.
 func (b *builder) addSecret(name string, items []corev1.KeyToPath, mayMiss *bool) {
 	o, ok := b.in.Secrets[name]
 	switch {

@@ -92,7 +92,8 @@ func (b *builder) addOwnedFile(target string, data []byte, mode *int32, owner *i
 // maxErrors is the maximum number of errors that buildResult names.
 const maxErrors = 10
 
-// buildResult returns the files, or one error with the texts of the first maxErrors errors.
+// buildResult returns the files. If there are errors, it returns one error with the texts of the first maxErrors errors. An
+// invalid file path is an error too.
 func (b *builder) buildResult() (Files, error) {
 	if n := len(b.errors); n > maxErrors {
 		b.errors = append(b.errors[:maxErrors], fmt.Sprintf("and %d more", n-maxErrors))

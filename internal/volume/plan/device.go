@@ -21,7 +21,8 @@ type Device struct {
 	tearDowns int     // running teardowns
 }
 
-// countUsers counts, for each device, the volumes that use it and the running steps of these volumes.
+// countUsers counts, for each device of s, the volumes that use the device and the running steps of these volumes. It
+// stores the counts in the device.
 func (s *State) countUsers() {
 	for _, d := range s.Devices {
 		d.stageFor, d.users, d.setUps, d.tearDowns = nil, 0, 0, 0

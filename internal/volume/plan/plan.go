@@ -24,7 +24,8 @@ type Action struct {
 	Step   Step
 }
 
-// Start records that the step of a has started, in the progress of its device or volume.
+// Start records that the step a.Step has started. It records the start in the progress of a.Device, or of a.Volume if there
+// is no device.
 func (a Action) Start(now time.Time) {
 	if a.Device != nil {
 		a.Device.Start(a.Step, now)
@@ -65,8 +66,8 @@ func Plan(state *State, now time.Time) (actions []Action, wake time.Time) {
 	return b.actions, sleep.Earlier(wake, b.wake)
 }
 
-// findDue reports whether a step of a volume or device is due now. wake is when the next later step is due; zero means
-// never.
+// findDue reports whether a step of any volume or device is due at now. wake is the time of the earliest later step; zero
+// means never.
 func (s *State) findDue(now time.Time) (wake time.Time, due bool) {
 	for _, v := range s.Volumes {
 		switch step, at := v.nextStep(); {

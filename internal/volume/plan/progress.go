@@ -97,8 +97,8 @@ type Failure struct {
 // may still change the node, so the step must be repeated.
 var ErrHungCall = errors.New("a call has not returned")
 
-// Start records that the step has started. The phase becomes Uncertain, except for an update, during which the volume stays
-// set up.
+// Start records that the step has started. The phase becomes Uncertain. An update (Remount) keeps the phase, because the
+// volume stays set up.
 func (p *Progress) Start(step Step, now time.Time) {
 	p.Step, p.Since, p.hungReturned = step, now, false
 	if step != Remount {
@@ -176,8 +176,8 @@ func (p *Progress) hasHungCall() bool { return p.HungSetUp || p.HungTearDown }
 // canRemove reports whether a teardown or unstage may start after its back-off.
 func (p *Progress) canRemove() bool { return p.Phase != Absent && p.Step == None && !p.HungTearDown }
 
-// canSetUp reports whether a set-up, update or stage may start after its back-off: no step is running and no plugin call
-// hangs.
+// canSetUp reports whether a set-up, update or stage is permitted: no step is running, and no plugin call hangs. It ignores
+// the back-off.
 func (p *Progress) canSetUp() bool { return p.Step == None && !p.hasHungCall() }
 
 // Retry ends the back-off of the failed step, which may then start at once.

@@ -29,8 +29,8 @@ type Volume struct {
 	Progress
 }
 
-// Start records that the step has started. Unless it is a teardown, Start clears v.Stale, so that only later changes require
-// another update.
+// Start records that the step has started. It clears v.Stale, because the step uses the current objects. A teardown keeps
+// v.Stale.
 func (v *Volume) Start(step Step, now time.Time) {
 	v.Progress.Start(step, now)
 	if !step.isRemoval() {

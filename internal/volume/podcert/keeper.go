@@ -51,8 +51,8 @@ type Keeper struct {
 	watched  int // key of the last watcher
 }
 
-// New returns a Keeper for certificates of the issuer from. It panics if from is nil. It starts no goroutine: call
-// [Keeper.Run].
+// New returns a Keeper for pod certificates. from is the issuer of the certificates; New panics if from is nil. New starts
+// no goroutine; call [Keeper.Run].
 func New(from volume.CertificateIssuer, opts Options) *Keeper {
 	required.MustArgs("podcert.New", required.Arg{Name: "from", Value: from, Hint: "an *apiserver.Objects"})
 	if opts.Wait <= 0 {
@@ -141,8 +141,8 @@ func (k *Keeper) countOf(podUID string) (n int) {
 	return n
 }
 
-// findProjection returns the podCertificate source with this index in the projected volume of pod that has the given name,
-// or nil.
+// findProjection returns a podCertificate source of pod: the source with this index in the projected volume called volume.
+// It returns nil if this volume or source does not exist.
 func findProjection(pod *corev1.Pod, volume string, index int) *corev1.PodCertificateProjection {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -168,8 +168,8 @@ func (k *Keeper) Forget(podUID string) {
 	}
 }
 
-// Watch calls the function changed for each certificate that is issued, until ctx ends. kind is volume.KindPodCertificate;
-// namespace and name belong to the pod. It implements [volume.Watcher].
+// Watch calls the function changed for each issued certificate until ctx ends, and returns the error of ctx. kind is
+// volume.KindPodCertificate; namespace and name belong to the pod. It implements [volume.Watcher].
 func (k *Keeper) Watch(ctx context.Context, changed func(kind, namespace, name string)) error {
 	k.mu.Lock()
 	k.watched++
