@@ -40,7 +40,8 @@ const AnnotationUsage = "nodetest/usage"
 // maxUsageText bounds the text of an annotation.
 const maxUsageText = 16 << 10
 
-// parseAnnotations returns the behavior in the annotations of pod for a container.
+// parseAnnotations returns the behavior that the annotations of the pod define for the named container. The annotation for
+// this container takes precedence over the annotation for all containers.
 func (o *Options) parseAnnotations(pod *corev1.Pod, container string) (Behavior, error) {
 	key := AnnotationUsage + "." + container
 	text, ok := pod.Annotations[key]
@@ -57,11 +58,12 @@ func (o *Options) parseAnnotations(pod *corev1.Pod, container string) (Behavior,
 	return b, nil
 }
 
-// ParseBehavior parses the text of an [AnnotationUsage] without traces. The argument seed is the seed of its bursts. The error quotes the
-// invalid field.
+// ParseBehavior parses text, the value of an [AnnotationUsage] annotation without the field trace. seed selects the start
+// times of bursts. An error quotes the invalid field.
 func ParseBehavior(text string, seed uint64) (Behavior, error) { return parseFields(text, seed, nil) }
 
-// parseFields parses the text of an AnnotationUsage, which may name these traces.
+// parseFields parses text, the value of an [AnnotationUsage] annotation. traces are the traces that the field trace can
+// name. seed selects the start times of bursts.
 func parseFields(text string, seed uint64, traces map[string]*Trace) (b Behavior, err error) {
 	if len(text) > maxUsageText {
 		return b, fmt.Errorf("%d bytes, more than %d", len(text), maxUsageText)
@@ -83,7 +85,8 @@ func parseFields(text string, seed uint64, traces map[string]*Trace) (b Behavior
 	return b, nil
 }
 
-// tracedUsage returns the usage of a container in a trace, for "NAME/KEY".
+// tracedUsage returns the usage of a container that was recorded in a trace. value is TRACE/KEY: the name of the trace and
+// the key of the container in the trace.
 func tracedUsage(value string, traces map[string]*Trace) (Usage, error) {
 	name, key, _ := strings.Cut(value, "/")
 	trace := traces[name]
@@ -135,7 +138,8 @@ func (b *Behavior) setField(name, value string, seed uint64) (err error) {
 	return nil
 }
 
-// parseCurve parses an amount, or a function with its arguments.
+// parseCurve parses the value of a usage field: a constant amount such as 64Mi, or a function call such as
+// ramp(64Mi,2Gi,10m). seed selects the start times of bursts.
 func parseCurve(text string, seed uint64) (Curve, error) {
 	name, rest, isFunction := strings.Cut(text, "(")
 	if !isFunction {

@@ -17,7 +17,8 @@ import (
 // clusterLogLimit is the number of entries in the log of a node of a real cluster, which may run for weeks.
 const clusterLogLimit = 1000
 
-// checkServer returns an error if more than one option has the API server.
+// checkServer returns an error if both Options.Kubeconfig and Options.API are set, or if Options.Config sets a kubeconfig or
+// rotateCertificates, which a Node does not support.
 func (o *Options) checkServer() error {
 	if o.Kubeconfig != "" && o.API != nil {
 		return fmt.Errorf("nodetest.Options.Kubeconfig %q: Options.API is set too", o.Kubeconfig)
@@ -31,7 +32,8 @@ func (o *Options) checkServer() error {
 	return nil
 }
 
-// requireServer returns an error that names the method if the node has no API server in memory.
+// requireServer returns an error if the node uses a real API server instead of an API server in memory. method is the
+// calling method, for the error text.
 func (n *Node) requireServer(method string) error {
 	if n.api != nil {
 		return nil
@@ -39,8 +41,8 @@ func (n *Node) requireServer(method string) error {
 	return fmt.Errorf("node %s: %s needs an API server in memory: Options.Kubeconfig is %q", n.options.Name, method, n.options.Kubeconfig)
 }
 
-// Wait waits until the agent stops, because the context of Open has ended or with an error. It returns the error. The caller must still call
-// Close.
+// Wait blocks until the agent has stopped, and returns the error with which the agent failed, or nil. The end of the context
+// of [Open] also stops the agent. The caller must still call Close.
 func (n *Node) Wait() error {
 	if n.running == nil {
 		return nil
@@ -49,7 +51,8 @@ func (n *Node) Wait() error {
 	return n.running.err
 }
 
-// listPods returns the pods of the node as the API server in memory has them, or as the node has received them last.
+// listPods returns the pods of the node from the API server in memory. For a real API server, it returns the pods that the
+// agent has received.
 func (n *Node) listPods() []*corev1.Pod {
 	if n.api == nil {
 		return n.receivedPods()
@@ -58,7 +61,8 @@ func (n *Node) listPods() []*corev1.Pod {
 	return slices.DeleteFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != n.options.Name })
 }
 
-// receivedPods returns the pods of the node as its agent has received them last, in any order.
+// receivedPods returns the newest version of each pod that the agent has received from the API server, in no particular
+// order.
 func (n *Node) receivedPods() (pods []*corev1.Pod) {
 	for _, found := range n.pods.Range {
 		pods = append(pods, found.(*podPair).listed)
@@ -66,7 +70,8 @@ func (n *Node) receivedPods() (pods []*corev1.Pod) {
 	return pods
 }
 
-// receivedPod returns the pod with this name as the agent has received it last, and false if there is none.
+// receivedPod returns the newest version of the named pod that the agent has received from the API server. It returns false
+// if the agent has not received such a pod.
 func (n *Node) receivedPod(namespace, name string) (*corev1.Pod, bool) {
 	pods := n.receivedPods()
 	i := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })

@@ -18,7 +18,7 @@ type Curve func(age time.Duration) float64
 // Constant returns a curve with one amount.
 func Constant(amount float64) Curve { return func(time.Duration) float64 { return amount } }
 
-// Ramp returns a curve that changes linearly from one amount to another during the given time, and then stays.
+// Ramp returns a curve that changes linearly between the amounts from and to in the time during, and then remains at to.
 func Ramp(from, to float64, during time.Duration) Curve {
 	return func(age time.Duration) float64 {
 		if age >= during {
@@ -34,8 +34,8 @@ type Step struct {
 	Amount float64
 }
 
-// Steps returns a curve that has the amount of the last step whose age is reached, and zero before the first. Steps must be in the
-// order of their ages.
+// Steps returns a curve that has the amount of the last step whose field At is not after the age. Before the first step it
+// is zero. The steps must be sorted by At.
 func Steps(steps ...Step) Curve {
 	return func(age time.Duration) float64 {
 		i := sort.Search(len(steps), func(i int) bool { return steps[i].At > age })
@@ -46,7 +46,7 @@ func Steps(steps ...Step) Curve {
 	}
 }
 
-// Diurnal returns a curve that swings around mean by amplitude, once in each period, starting upwards.
+// Diurnal returns a sine curve around mean with the given amplitude and period. It starts at mean and rises first.
 func Diurnal(mean, amplitude float64, period time.Duration) Curve {
 	return func(age time.Duration) float64 {
 		return mean + amplitude*math.Sin(2*math.Pi*float64(age)/float64(max(period, 1)))
@@ -61,7 +61,8 @@ type BurstOptions struct {
 	Seed        uint64        // equal seeds yield equal bursts
 }
 
-// Bursts returns a curve of bursts that begin at random times: a Poisson process.
+// Bursts returns a curve with bursts that start at random times. The times between the starts are exponentially distributed,
+// as in a Poisson process.
 func Bursts(o BurstOptions) Curve {
 	if o.Every > 0 {
 		o.Every = max(o.Every, time.Second) // the begins are kept
@@ -93,7 +94,8 @@ func Sum(curves ...Curve) Curve {
 	}
 }
 
-// at returns the amount of c at an age, at least zero. A nil curve is zero.
+// at returns the amount of the curve at the given age of the container. A nil curve, a negative amount and NaN count as
+// zero.
 func (c Curve) at(age time.Duration) float64 {
 	if c == nil {
 		return 0

@@ -27,8 +27,8 @@ type Fault struct {
 	Err   error         // the error of the call, which has no effect; nil: the call is made
 }
 
-// Inject makes the runtime calls that match f go wrong until remove is called. See [apiservertest.Server.Inject] for requests to the API
-// server.
+// Inject applies the fault f to all runtime calls that match it, until remove is called. To inject faults into requests to
+// the API server, use [apiservertest.Server.Inject].
 func (n *Node) Inject(f Fault) (remove func()) { return n.faults.addFault(f) }
 
 // faults are the injected faults of a node.
@@ -50,7 +50,8 @@ func (l *faults) addFault(f Fault) (remove func()) {
 	}
 }
 
-// takeFault returns the fault that applies to a call, or nil, and counts the call.
+// takeFault returns the first fault that matches the call op, or nil if there is none. It removes the fault after the number
+// of calls in its field Times.
 func (l *faults) takeFault(op string) *Fault {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +69,8 @@ func (l *faults) takeFault(op string) *Fault {
 	return nil
 }
 
-// applyFault delays a call, lets it hang, or returns the error in its place, as an injected fault says.
+// applyFault applies the matching injected fault: it delays the call, and then blocks until ctx ends or returns the fault's
+// error. Without such a fault, it returns the result of Options.Fault.
 func (n *Node) applyFault(ctx context.Context, op, id string) error {
 	if f := n.faults.takeFault(op); f != nil {
 		if err := sleep.For(ctx, f.Delay); err != nil {
@@ -84,7 +86,8 @@ func (n *Node) applyFault(ctx context.Context, op, id string) error {
 	return n.options.Fault(ctx, op, id)
 }
 
-// CutNetwork cuts the node off from its API server in memory, or connects it again. Nodes that share an API server are all cut off.
+// CutNetwork makes the API server in memory unavailable if cut is true, and available again if cut is false. All nodes that
+// share the API server are affected.
 func (n *Node) CutNetwork(cut bool) error {
 	if err := n.requireServer("CutNetwork"); err != nil {
 		return err
@@ -93,7 +96,8 @@ func (n *Node) CutNetwork(cut bool) error {
 	return nil
 }
 
-// FillDisk writes files of this size to a disk of the machine that belong to no pod. Zero removes them.
+// FillDisk fills a disk of the machine with files of the given total size, which belong to no pod. A later call replaces the
+// files; zero removes them.
 func (n *Node) FillDisk(disk machine.DiskName, bytes int64) { fillDisk(n.kernel, disk, bytes) }
 
 // fillDisk writes files of this size that belong to no pod.
@@ -102,7 +106,7 @@ func fillDisk(k *kernel, disk machine.DiskName, bytes int64) {
 	k.machine.WriteFiles(machine.Files{Disk: disk, Owner: "system", Directory: "fill", Bytes: bytes, Inodes: min(bytes, 1)})
 }
 
-// RestartAgent kills the agent and starts a new one after the time down. The containers run on.
+// RestartAgent stops the agent, waits for the duration down and starts a new agent. Containers keep running.
 func (n *Node) RestartAgent(down time.Duration) error {
 	if err := n.stopAgent(); err != nil {
 		return err
@@ -111,7 +115,8 @@ func (n *Node) RestartAgent(down time.Duration) error {
 	return n.startAgent(n.ctx)
 }
 
-// Reboot kills the agent and all containers at once, and starts the machine again after the time down.
+// Reboot stops the agent and kills all containers. It waits for the duration down and starts a new agent, which observes a
+// new boot ID.
 func (n *Node) Reboot(down time.Duration) error {
 	if err := n.stopAgent(); err != nil {
 		return err

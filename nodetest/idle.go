@@ -5,7 +5,8 @@ package nodetest
 
 import "github.com/seed81659283/nodeagent/internal/sleep"
 
-// isIdle reports whether the machine stays as it is until a process starts: no process has a curve.
+// isIdle reports whether the simulated machine cannot change until a process starts: all demands are met, no process has a
+// usage curve, and keepAwake was not called.
 func (k *kernel) isIdle() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -53,7 +53,8 @@ type running struct {
 	wanted    amounts // at the last evaluation
 }
 
-// newKernel returns a kernel for a new machine. It is not running yet.
+// newKernel returns a kernel for a new simulated machine. resolution is the interval at which usage curves are evaluated.
+// The kernel calls processKilled for each process that was killed.
 func newKernel(spec machine.Spec, clock clock, resolution time.Duration, processKilled func(cgroupstest.KilledProc)) (*kernel, error) {
 	now := clock()
 	k := &kernel{
@@ -72,7 +73,8 @@ func newKernel(spec machine.Spec, clock clock, resolution time.Duration, process
 	return k, err
 }
 
-// run lets the machine run until ctx ends. It wakes up in each interval of the resolution, but not while the machine is idle.
+// run simulates the machine until ctx ends. It evaluates the usage curves at each multiple of k.resolution, except while the
+// machine is idle.
 func (k *kernel) run(ctx context.Context) {
 	began := time.Now()
 	timer := time.NewTimer(k.resolution)
@@ -101,7 +103,7 @@ func (k *kernel) recordKill(p cgroupstest.KilledProc) {
 	sleep.Wake(k.killed)
 }
 
-// reportKills calls processKilled for the processes that were killed.
+// reportKills calls processKilled for each killed process that was not reported yet.
 func (k *kernel) reportKills() {
 	k.killsMu.Lock()
 	kills := k.kills
@@ -119,7 +121,8 @@ func (k *kernel) advance() {
 	k.advanceLocked()
 }
 
-// advanceLocked lets the machine run until now, and evaluates the curves at each multiple of the resolution. k.mu is held.
+// advanceLocked simulates the machine up to the current time. It evaluates the usage curves at each multiple of k.resolution
+// on the way. The caller holds k.mu.
 func (k *kernel) advanceLocked() {
 	k.evaluateLocked()
 	if now := k.clock(); k.now.Before(now) {
@@ -156,7 +159,8 @@ func (k *kernel) evaluateLocked() {
 	}
 }
 
-// findChanges evaluates the curves of all processes at a time. It reports whether a demand has changed.
+// findChanges evaluates the usage curves of all processes at the given time. It reports whether the demand of a process has
+// changed.
 func (k *kernel) findChanges(at time.Time) (changed bool) {
 	for _, p := range k.processes {
 		changed = p.wanted.evaluate(p.usage, at.Sub(p.started)) || changed
@@ -164,7 +168,8 @@ func (k *kernel) findChanges(at time.Time) (changed bool) {
 	return changed
 }
 
-// setDemands sets the demands that have changed, and applies them. k.mu is held.
+// setDemands passes each changed demand to the machine, and makes the machine apply the demands at once. The caller holds
+// k.mu.
 func (k *kernel) setDemands() {
 	for _, p := range k.processes {
 		if p.wanted.changed {
@@ -195,7 +200,7 @@ func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process
 	return nil
 }
 
-// endProcess ends the process of a container, and removes its cgroup. It does nothing if the process does not run.
+// endProcess ends the process of the container with this ID, if the process is running. It always removes the cgroup.
 func (k *kernel) endProcess(ctx context.Context, container string, cgroup cgroups.Path) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -234,7 +239,8 @@ func (d cgroupDriver) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats,
 	return d.Tree.Stats(ctx, p)
 }
 
-// Sample returns the selected parts of the usage of p, or of its child.
+// Sample advances the machine to the current time, and returns the selected parts of the usage of the cgroup p, or of its
+// child cgroup if child is not empty.
 func (d cgroupDriver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (cgroups.Stats, error) {
 	d.kernel.advance()
 	return d.Tree.Sample(ctx, p, child, parts)

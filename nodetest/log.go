@@ -49,7 +49,7 @@ func (e Entry) String() string {
 // Log has the entries of a node.
 type Log []Entry
 
-// Match returns the entries of a pod with this kind and reason. An empty argument matches all.
+// Match returns the entries with the given pod, kind and reason. An empty argument matches every entry.
 func (l Log) Match(pod, kind, reason string) (found Log) {
 	for _, e := range l {
 		if (pod == "" || e.Pod == pod) && (kind == "" || e.Kind == kind) && (reason == "" || e.Reason == reason) {
@@ -59,7 +59,7 @@ func (l Log) Match(pod, kind, reason string) (found Log) {
 	return found
 }
 
-// Evicted returns the names of the evicted pods, in the order of their evictions.
+// Evicted returns NAMESPACE/NAME of each evicted pod, in the order of the evictions.
 func (l Log) Evicted() (pods []string) {
 	for _, e := range l.Match("", KindEvent, "Evicted") {
 		pods = append(pods, e.Pod)
@@ -67,7 +67,7 @@ func (l Log) Evicted() (pods []string) {
 	return pods
 }
 
-// OOMKilled returns "pod/container" of each container whose process the OOM killer has ended, in order.
+// OOMKilled returns POD/CONTAINER for each process that the OOM killer has ended, in the order of the kills.
 func (l Log) OOMKilled() (containers []string) {
 	for _, e := range l.Match("", KindOOM, "") {
 		containers = append(containers, e.Pod+"/"+e.Container)
@@ -75,12 +75,14 @@ func (l Log) OOMKilled() (containers []string) {
 	return containers
 }
 
-// Phases returns how long a pod was in each of its phases until the time end, the age of the node.
+// Phases returns how long the pod was in each of its phases. The current phase counts until end, which is the age of the
+// node.
 func (l Log) Phases(pod string, end time.Duration) map[string]time.Duration {
 	return l.sumTimes(pod, KindPhase, end)
 }
 
-// NotReady returns how long a pod was not ready until the time end, the age of the node, after it was ready for the first time.
+// NotReady returns how long the pod was not ready after it first became ready. The current state counts until end, which is
+// the age of the node.
 func (l Log) NotReady(pod string, end time.Duration) time.Duration {
 	list := l.Match(pod, KindReady, "")
 	first := slices.IndexFunc(list, func(e Entry) bool { return e.Reason == "True" })
@@ -124,7 +126,8 @@ type recorder struct {
 	last    map[string]string // reason of the last entry of a pod and kind, for kinds that change
 }
 
-// start sets the clock of the entries and their number, see Options.LogLimit. The time of an entry is the time since this call.
+// start sets the clock and the largest number of entries, which is Options.LogLimit. The times of entries are relative to
+// this call.
 func (r *recorder) start(clock clock, limit int) { r.clock, r.begin, r.limit = clock, clock(), limit }
 
 // age returns the time since the start.
@@ -155,7 +158,7 @@ func (r *recorder) forgetPod(pod string) {
 	delete(r.last, KindReady+" "+pod)
 }
 
-// addChange adds an entry if its reason differs from that of the last entry of its pod and kind.
+// addChange adds the entry e, unless the last entry of the same pod and kind has the same reason.
 func (r *recorder) addChange(e Entry) {
 	if r.limit < 0 {
 		return
@@ -173,7 +176,8 @@ func (r *recorder) addChange(e Entry) {
 	}
 }
 
-// log returns the entries, ordered by time and, at the same time, by pod: the goroutines of different pods run in any order.
+// log returns a copy of the entries, sorted by time and then by pod. Sorting by pod is necessary because the goroutines of
+// different pods run in any order.
 func (r *recorder) log() Log {
 	r.mu.Lock()
 	defer r.mu.Unlock()

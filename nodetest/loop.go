@@ -95,13 +95,14 @@ func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 	return l, nil
 }
 
-// clock returns the present time for timers, as the monotonic clock of a machine. It never jumps.
+// clock returns the current simulated time for timers. Unlike wallClock, it never jumps.
 func (l *Loop) clock() time.Time { return l.queue.now }
 
 // wallClock returns the time of the node for time stamps.
 func (l *Loop) wallClock() time.Time { return l.queue.now.Add(l.jumped) }
 
-// fromWallClock returns when the wall clock will show this time, unless it jumps. A zero time stays zero.
+// fromWallClock converts a wall clock time to a time of clock. It assumes that the wall clock does not jump before then. The
+// zero time stays zero.
 func (l *Loop) fromWallClock(at time.Time) time.Time {
 	if at.IsZero() {
 		return at
@@ -122,7 +123,7 @@ func (l *Loop) Advance(d time.Duration) {
 	}
 }
 
-// tick evaluates the curves of all processes, and then at the next multiple of the resolution.
+// tick evaluates the usage curves of all processes, and schedules the next tick after Options.Resolution.
 func (l *Loop) tick() {
 	l.kernel.evaluate()
 	l.evictor.watchPressure()
@@ -135,7 +136,7 @@ func (l *Loop) Age() time.Duration { return l.log.age() }
 // Log returns all entries until now, ordered by time.
 func (l *Loop) Log() Log { return l.log.log() }
 
-// Machine returns the machine of the node, which has run until now.
+// Machine advances the machine to the current time and returns it.
 func (l *Loop) Machine() *machine.Machine {
 	l.kernel.advance()
 	return l.kernel.machine
@@ -170,7 +171,8 @@ func (l *Loop) addPod(pod *corev1.Pod) error {
 	return nil
 }
 
-// checkSimulated returns an error if pod needs a feature that a Loop does not simulate.
+// checkSimulated returns an error if the pod uses a feature that a Loop does not simulate, such as lifecycle hooks or
+// ephemeral containers.
 func checkSimulated(pod *corev1.Pod) error {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if c.Lifecycle != nil && (c.Lifecycle.PreStop != nil || c.Lifecycle.PostStart != nil) {
@@ -193,7 +195,8 @@ func (l *Loop) Delete(name string) error {
 	return nil
 }
 
-// reach applies a change of pods on the API server: at once, or when the network is connected again. The agent learns of it then.
+// reach calls change, which adds or deletes a pod on the API server. While the network is cut, it delays the call until the
+// network is connected again.
 func (l *Loop) reach(change func()) {
 	if l.cut {
 		l.delayed = append(l.delayed, change)
@@ -202,7 +205,8 @@ func (l *Loop) reach(change func()) {
 	change()
 }
 
-// Pod returns a pod of namespace default with its present status, and false if there is none. The caller may change it.
+// Pod returns a copy of the named pod in the namespace default, with its last published status. It returns false if there is
+// no such pod.
 func (l *Loop) Pod(name string) (*corev1.Pod, bool) {
 	p, found := l.find(corev1.NamespaceDefault, name)
 	if !found {
@@ -220,7 +224,7 @@ func (l *Loop) find(namespace, name string) (*loopPod, bool) {
 	return l.pods[i], true
 }
 
-// Stats returns the usage of a pod of namespace default, see [Node.Stats].
+// Stats returns the usage of the named pod in the namespace default, as [Node.Stats] does.
 func (l *Loop) Stats(name string) (cgroups.Stats, error) {
 	p, found := l.find(corev1.NamespaceDefault, name)
 	if !found {
@@ -245,7 +249,7 @@ func (l *Loop) endContainer(kill cgroupstest.KilledProc) {
 	}
 }
 
-// updateClasses sets the limits of the cgroups of all pods and of the QoS classes.
+// updateClasses writes the current limits to the cgroups of the QoS classes and to the cgroup that contains all pods.
 func (l *Loop) updateClasses() {
 	l.classesDue = false
 	l.kernel.advance()
@@ -254,7 +258,7 @@ func (l *Loop) updateClasses() {
 	}
 }
 
-// requestClasses updates the cgroups of the QoS classes after the present event.
+// requestClasses schedules one call of updateClasses after the current event, however often it is called.
 func (l *Loop) requestClasses() {
 	if !l.classesDue {
 		l.classesDue = true

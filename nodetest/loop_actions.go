@@ -56,7 +56,8 @@ func (p *loopPod) apply(observed cri.Pod, actions *plan.Actions) {
 	})
 }
 
-// finish ends the sync. The next one follows a change that is observed, the time of the plan or, after an error, a back-off.
+// finish ends the sync and requests a list call. It schedules the next sync at the time in the plan, or after a back-off if
+// an action failed.
 func (x *execution) finish() {
 	p := x.pod
 	p.busy, p.stopping, p.lastSync = false, false, p.loop.clock()
@@ -74,7 +75,8 @@ func (x *execution) finish() {
 	p.wakeAt(sleep.Earlier(p.loop.fromWallClock(x.actions.WakeAt), p.lastSync.Add(wait)))
 }
 
-// ifCurrent returns a function that calls f if the present sync still runs when the function is called. After a cancelled sync it does nothing.
+// ifCurrent returns a function that calls f. The returned function does nothing if the current sync was canceled in the
+// meantime.
 func (p *loopPod) ifCurrent(f func()) func() {
 	epoch := p.epoch
 	return func() {
@@ -84,7 +86,8 @@ func (p *loopPod) ifCurrent(f func()) func() {
 	}
 }
 
-// stopContainers stops all containers to kill at the same time. Each first waits for the containers in its WaitFor.
+// stopContainers stops the containers in Actions.Kill concurrently, and then calls next. The stop of a container waits for
+// the containers in its WaitFor, but at most for its grace period.
 func (x *execution) stopContainers(next func()) {
 	pending := len(x.actions.Kill)
 	if pending == 0 {
@@ -122,7 +125,7 @@ func (x *execution) stopContainers(next func()) {
 	}
 }
 
-// kills reports whether the actions stop a container with this name.
+// kills reports whether the actions of the sync stop the named container.
 func (x *execution) kills(name string) bool {
 	return slices.ContainsFunc(x.actions.Kill, func(k plan.Kill) bool { return k.Name == name })
 }
@@ -144,7 +147,7 @@ func (x *execution) warn(reason, format string, err error) {
 	x.pod.reporter.RecordWarning(reason, executor.Subject{}, format, err)
 }
 
-// stopSandboxes stops the sandboxes one after the other. After an error the sync ends.
+// stopSandboxes stops the sandboxes with these IDs in order, and then calls next. After an error it ends the sync instead.
 func (x *execution) stopSandboxes(ids []string, next func()) {
 	if len(x.errs) > 0 {
 		x.warn(podevents.ReasonFailedToKillPod, "error killing pod: %v", errors.Join(x.errs...))
@@ -163,7 +166,7 @@ func (x *execution) stopSandboxes(ids []string, next func()) {
 	})
 }
 
-// removeContainers removes the containers one after the other.
+// removeContainers removes the containers with these IDs in order, and then calls next.
 func (x *execution) removeContainers(ids []string, next func()) {
 	if len(ids) == 0 {
 		next()
@@ -189,7 +192,8 @@ func (x *execution) removeSandboxes(ids []string, next func()) {
 	})
 }
 
-// startPod runs the sandbox, if one is planned, and starts the containers.
+// startPod runs the planned sandbox, if there is one, and starts the planned containers. Then it calls next. If nothing is
+// planned, it only calls next.
 func (x *execution) startPod(next func()) {
 	p, a := x.pod, x.actions
 	if a.Sandbox == nil && len(a.Start) == 0 {
@@ -230,7 +234,8 @@ func (l *Loop) checkNetwork() time.Time {
 	return l.statusRead
 }
 
-// runSandbox runs the planned sandbox, and then starts the containers.
+// runSandbox runs the planned sandbox, starts the planned containers and then calls next. If the sandbox fails, it starts no
+// container.
 func (x *execution) runSandbox(next func()) {
 	p := x.pod
 	if x.config.Attempt > 0 {
@@ -287,7 +292,8 @@ func (x *execution) startContainers(list []plan.Start, next func()) {
 	})
 }
 
-// setWaiting stores why a container waits: the error of its start.
+// setWaiting sets the waiting reason of the named container from err, the error of its start. For nil, or an error without a
+// reason, it removes the waiting reason.
 func (x *execution) setWaiting(container string, err error) {
 	if e, ok := errors.AsType[*podstatus.StartError](err); ok {
 		x.pod.waiting.SetReason(container, podstatus.Waiting{Reason: e.Reason, Message: e.Err.Error()})
@@ -298,7 +304,8 @@ func (x *execution) setWaiting(container string, err error) {
 	x.pod.waiting.Replace(reasons)
 }
 
-// startContainer creates a container, unless it exists, and starts it. Its image is present.
+// startContainer creates the planned container, unless it exists already, and starts it. Then it calls then. It pulls no
+// image: each image counts as present.
 func (x *execution) startContainer(s *plan.Start, then func(id string, err error)) {
 	p, name := x.pod, s.Container.Name
 	if s.CreatedID != "" {

@@ -47,10 +47,11 @@ func (e *loopEvictor) passAt(at time.Time) {
 	})
 }
 
-// passSoon plans the next pass minEvictionPeriod after the last pass.
+// passSoon schedules the next pass of the evictor minEvictionPeriod after the last pass, or now if that time has passed.
 func (e *loopEvictor) passSoon() { e.passAt(e.lastPass.Add(minEvictionPeriod)) }
 
-// watchPressure plans a pass if processes have waited for memory since the last one.
+// watchPressure schedules a pass if the processes of the machine have stalled for memory by at least wakeStall since the
+// last wake-up.
 func (e *loopEvictor) watchPressure() {
 	s, err := e.loop.kernel.machine.Cgroups().Sample(e.loop.ctx, "", "", cgroups.PartMemoryPressure)
 	if err != nil || s.Memory.Pressure == nil || s.Memory.Pressure.Some.Total < e.stalled+wakeStall {
@@ -95,7 +96,7 @@ func (e *loopEvictor) measureCandidates() []eviction.Candidate {
 	return list
 }
 
-// execute stores the state of a decision, and starts its actions.
+// execute stores the state and the conditions of the decision d, and starts the reclaims, evictions and kills in d.
 func (e *loopEvictor) execute(d *eviction.Decision) {
 	e.state = d.State
 	if !slices.Equal(e.conditions, d.Conditions) {
@@ -113,7 +114,7 @@ func (e *loopEvictor) execute(d *eviction.Decision) {
 	}
 }
 
-// reclaim frees page cache, or removes the containers of terminated pods.
+// reclaim executes the reclaim r: it frees page cache of the machine, or removes the containers of terminated pods.
 func (e *loopEvictor) reclaim(r eviction.Reclaim) {
 	l := e.loop
 	if r.Kind == eviction.ReclaimCache {
@@ -149,7 +150,8 @@ func (e *loopEvictor) reclaimed(r eviction.Reclaim, freed int64) {
 	})
 }
 
-// evict terminates a pod, with its event. An urgent eviction keeps the pod from using more memory, and ends with a kill.
+// evict records an event and terminates the pod of victim. It kills the pod if that takes too long. During an urgent
+// eviction, it also limits the memory of the pod.
 func (e *loopEvictor) evict(victim eviction.Eviction) {
 	l := e.loop
 	p := l.byUID[victim.UID]

@@ -14,12 +14,12 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// Inject makes the runtime calls that match f go wrong until remove is called. A call that hangs never returns; the pod waits until the agent
-// is restarted.
+// Inject applies the fault f to all runtime calls that match it, until remove is called. A call that hangs never returns:
+// its pod waits until the agent restarts.
 func (l *Loop) Inject(f Fault) (remove func()) { return l.faults.addFault(f) }
 
-// CutNetwork cuts the node off from its API server, or connects it again. The agent does not learn of added and deleted pods while it is cut off.
-// It always returns nil.
+// CutNetwork disconnects the node from its API server, or connects it again if cut is false. While disconnected, the agent
+// observes no added or deleted pods. The error is always nil.
 func (l *Loop) CutNetwork(cut bool) error {
 	l.cut = cut
 	if cut {
@@ -37,10 +37,11 @@ func (l *Loop) CutNetwork(cut bool) error {
 // statuses jump; timers and the ages of processes do not.
 func (l *Loop) JumpClock(d time.Duration) { l.jumped += d }
 
-// FillDisk writes files of this size to a disk of the machine, see [Node.FillDisk].
+// FillDisk fills a disk of the machine with files of the given total size, as [Node.FillDisk] does.
 func (l *Loop) FillDisk(disk machine.DiskName, bytes int64) { fillDisk(l.kernel, disk, bytes) }
 
-// RestartAgent kills the agent and starts a new one after the time down. The containers run on. It always returns nil.
+// RestartAgent stops the agent, waits for the duration down and starts a new agent. Containers keep running. The error is
+// always nil.
 func (l *Loop) RestartAgent(down time.Duration) error {
 	l.stopAgent()
 	l.Advance(down)
@@ -49,7 +50,8 @@ func (l *Loop) RestartAgent(down time.Duration) error {
 	return nil
 }
 
-// Reboot kills the agent and all containers at once, and starts the machine again after the time down. It always returns nil.
+// Reboot stops the agent and kills all containers. It waits for the duration down and starts a new agent. The error is
+// always nil.
 func (l *Loop) Reboot(down time.Duration) error {
 	l.stopAgent()
 	for _, p := range l.pods {
@@ -66,7 +68,7 @@ func (l *Loop) Reboot(down time.Duration) error {
 	return nil
 }
 
-// stopAgent stops the agent at once. Runtime calls in progress have no further effect.
+// stopAgent stops the agent at once. It discards the results of running calls for pods.
 func (l *Loop) stopAgent() {
 	l.ready = false
 	l.agentStarts++
@@ -76,7 +78,8 @@ func (l *Loop) stopAgent() {
 	}
 }
 
-// startAgent starts an agent: it evaluates the signals after its start-up time, and syncs the pods after it has listed the containers.
+// startAgent starts an agent. After agentDelay the agent runs the first pass of the evictor, and after the latency of its
+// first list calls it calls listAll.
 func (l *Loop) startAgent() {
 	l.agentStarts++
 	start := l.agentStarts
@@ -99,7 +102,7 @@ func (l *Loop) startAgent() {
 // startLists is the number of list calls until an agent syncs the first pod.
 const startLists = 2
 
-// listAll syncs all pods with the containers that a started agent has listed.
+// listAll completes the start of an agent: it observes the containers of all pods and syncs each pod.
 func (l *Loop) listAll() {
 	l.ready, l.statusRead = true, time.Time{}
 	pods := slices.Clone(l.pods)

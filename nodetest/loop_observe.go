@@ -23,7 +23,8 @@ func (p *loopPod) touch() {
 	p.planList(p.loop.options.Latency("GetContainerEvents", "") / 2)
 }
 
-// relist plans a list call that starts now or later, whether or not the pod has changed.
+// relist requests a list call for the pod. The call observes the runtime after this request, even if a list call is already
+// running.
 func (p *loopPod) relist() {
 	if p.listing {
 		p.listAgain = p.listAgain || p.calling
@@ -51,7 +52,8 @@ func (p *loopPod) planList(delay time.Duration) {
 	})
 }
 
-// list observes the pod: it lists its containers, and reads the details of those that have changed.
+// list observes the containers of the pod, after the latency of the calls. It then syncs the pod if a state has changed, or
+// if a sync waits for this observation.
 func (p *loopPod) list() {
 	l, start := p.loop, p.loop.agentStarts
 	p.lastList, p.calling = l.queue.now, true
@@ -80,14 +82,16 @@ func (p *loopPod) list() {
 	})
 }
 
-// hasChanged reports whether a sandbox or container of the pod was added, removed or has another state.
+// hasChanged reports whether a sandbox or container was added or removed, or has another state, between the observations
+// before and now.
 func hasChanged(before, now *cri.Pod) bool {
 	sandbox := func(a, b cri.Sandbox) bool { return a.ID == b.ID && a.State == b.State }
 	container := func(a, b cri.Container) bool { return a.ID == b.ID && a.State == b.State }
 	return !slices.EqualFunc(before.Sandboxes, now.Sandboxes, sandbox) || !slices.EqualFunc(before.Containers, now.Containers, container)
 }
 
-// detailLatency returns how long the details of the objects take that have changed since the last observation.
+// detailLatency returns the latency of the calls that read the details of changed sandboxes and containers. Objects whose ID
+// or state differs from the last observation count as changed.
 func (p *loopPod) detailLatency(seen cri.Pod) (d time.Duration) {
 	for i := range seen.Sandboxes {
 		if i >= len(p.observed.Sandboxes) || p.observed.Sandboxes[i].ID != seen.Sandboxes[i].ID || p.observed.Sandboxes[i].State != seen.Sandboxes[i].State {

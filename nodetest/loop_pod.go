@@ -72,7 +72,7 @@ type loopPod struct {
 	probes   podProbes
 }
 
-// startPod starts a pod that the API server has bound to the node.
+// startPod adds a pod that the API server has bound to the node, and syncs it if the agent is ready.
 func (l *Loop) startPod(pod *corev1.Pod) {
 	run := simulatedPod(pod)
 	for _, list := range [][]corev1.Container{run.Spec.InitContainers, run.Spec.Containers} {
@@ -113,12 +113,13 @@ func (p *loopPod) withStatus() *corev1.Pod {
 	return pod
 }
 
-// hasTerminated reports whether a terminal phase of the pod was published.
+// hasTerminated reports whether the published status of the pod, or the status in the pod object, has a terminal phase.
 func (p *loopPod) hasTerminated() bool {
 	return podstatus.IsTerminal(p.pod.Status.Phase) || p.shown != nil && podstatus.IsTerminal(p.shown.Phase)
 }
 
-// previousStatus returns the last computed status. Without one, it returns the status of the pod object.
+// previousStatus returns the status that the last sync computed. Before the first sync of an agent, it returns the status in
+// the pod object.
 func (p *loopPod) previousStatus() *corev1.PodStatus {
 	if p.status != nil {
 		return p.status
@@ -126,7 +127,7 @@ func (p *loopPod) previousStatus() *corev1.PodStatus {
 	return &p.pod.Status
 }
 
-// wakeAt plans the next sync, in place of the planned one. A zero time plans none.
+// wakeAt schedules the next sync at the time at, and cancels the sync that was scheduled before. A zero time only cancels.
 func (p *loopPod) wakeAt(at time.Time) {
 	p.wakeID++
 	if at.IsZero() {
@@ -140,7 +141,8 @@ func (p *loopPod) wakeAt(at time.Time) {
 	})
 }
 
-// sync observes the pod, decides the next actions and executes them. While actions are executed, it publishes the status only.
+// sync decides the next actions from the last observation of the pod, and starts to execute them. While the actions of
+// another sync run, it only publishes the status.
 func (p *loopPod) sync() {
 	if !p.loop.ready || p.loop.byUID[p.id.UID] != p {
 		return
@@ -196,7 +198,8 @@ func (p *loopPod) input(observed cri.Pod) plan.State {
 	}
 }
 
-// stoppedSandboxes returns the IDs of the sandboxes whose network is torn down.
+// stoppedSandboxes returns the IDs of the sandboxes whose network was torn down. It first forgets sandboxes that are not
+// observed as stopped.
 func (p *loopPod) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	for id := range p.stopped {
 		if !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady }) {
@@ -206,7 +209,8 @@ func (p *loopPod) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	return p.stopped
 }
 
-// resolveAdmission decides whether a new pod may run, in the order of the checks of package agent.
+// resolveAdmission admits or rejects a new pod, with the checks of package agent in the same order. It does nothing for a
+// pod that was admitted or rejected before.
 func (p *loopPod) resolveAdmission(observed cri.Pod) {
 	l := p.loop
 	if p.admitted || p.rejection != nil {
@@ -230,7 +234,8 @@ func (p *loopPod) resolveAdmission(observed cri.Pod) {
 	p.admitted = true
 }
 
-// publish publishes the computed status if it has changed: to the probes and to the log. A terminal phase is published once no container runs.
+// publish passes st, the computed status, to the probes, the log and the events, if it has changed. The log shows a terminal
+// phase only when no container may still run.
 func (p *loopPod) publish(observed cri.Pod, st *corev1.PodStatus) {
 	previous := p.previousStatus()
 	shown := podstatus.DeferTerminalPhase(p.pod, observed, *st, cmp.Or(p.phase, previous.Phase))
@@ -257,7 +262,8 @@ func (p *loopPod) republish() {
 	p.publish(observed, &st)
 }
 
-// release removes the cgroup of a terminated pod, and tells those who wait for it. A deleted pod is then removed from the API server.
+// release removes the cgroup of a terminated pod and calls the functions in onEvicted. If the pod is being deleted, it also
+// deletes the pod from the API server.
 func (p *loopPod) release() {
 	p.removeCgroup()
 	p.onEvicted = callAll(p.onEvicted)
@@ -279,7 +285,8 @@ func callAll(functions []func()) []func() {
 	return nil
 }
 
-// cleanUp removes a deleted pod of which the runtime has nothing any more.
+// cleanUp removes the state, the cgroup and the files of a deleted pod. The runtime must have no container or sandbox of the
+// pod.
 func (p *loopPod) cleanUp(observed cri.Pod) {
 	s := p.input(observed)
 	st := plan.Status(s, s.Waiting, false)
@@ -299,7 +306,8 @@ func (p *loopPod) removeCgroup() {
 	p.loop.requestClasses()
 }
 
-// markDeleted sets the deletion timestamp of the pod, with its grace period. A sync that starts containers is cancelled.
+// markDeleted sets the deletion timestamp and the deletion grace period of the pod. It cancels a running sync, unless that
+// sync stops the pod.
 func (p *loopPod) markDeleted() {
 	if p.pod.DeletionTimestamp != nil {
 		return
@@ -314,7 +322,8 @@ func (p *loopPod) markDeleted() {
 	p.sync()
 }
 
-// evict terminates the pod. done is called when no container runs.
+// evict terminates the pod for the eviction e, unless the pod has terminated or is evicted already. It calls done when the
+// cgroup of the pod is removed.
 func (p *loopPod) evict(e podstatus.Eviction, done func()) {
 	p.onEvicted = append(p.onEvicted, done)
 	if p.eviction == nil && !p.hasTerminated() {
@@ -326,7 +335,7 @@ func (p *loopPod) evict(e podstatus.Eviction, done func()) {
 	p.sync()
 }
 
-// cancelSync cancels the actions that are executed. The next sync follows an observation.
+// cancelSync cancels the remaining actions of the running sync. The next observation of the pod starts a new sync.
 func (p *loopPod) cancelSync() {
 	p.epoch++
 	p.busy, p.stopping, p.lastSync, p.awaiting = false, false, p.loop.clock(), true

@@ -42,7 +42,7 @@ func (s *podProbes) result(key probe.Key) (probe.Value, bool) {
 // stop removes all probes.
 func (s *podProbes) stop() { s.targets, s.states = nil, nil }
 
-// update starts, updates and stops the probes for a published status.
+// update starts, updates and stops the probes of the pod according to status, the last computed status.
 func (s *podProbes) update(status *corev1.PodStatus) {
 	p := s.pod
 	pod := p.pod
@@ -79,7 +79,8 @@ func (s *podProbes) update(status *corev1.PodStatus) {
 	}
 }
 
-// firstProbe returns the earliest time of the first probe of a target. The first probes after the start of the agent are spread.
+// firstProbe returns the earliest time of the first probe of t. Soon after a start of the agent, this is half a period
+// later, to simulate the random delay of package probe.
 func (s *podProbes) firstProbe(t *probe.Target) time.Time {
 	now := s.pod.loop.clock()
 	if now.Sub(s.pod.loop.agentStarted) < t.Spec.Period {
@@ -100,7 +101,8 @@ func isContainerReady(status *corev1.PodStatus, container string) bool {
 	return false
 }
 
-// plan adds the next run of a probe to the queue, unless it is there.
+// plan schedules the next run of the probe with this key. It does nothing if that run is scheduled already, or if the
+// container cannot be probed.
 func (s *podProbes) plan(key probe.Key, st *probeState) {
 	at := st.state.NextProbe()
 	if at.IsZero() || at.Equal(st.planned) {
@@ -130,7 +132,8 @@ func (s *podProbes) run(key probe.Key, st *probeState) {
 // probeAttempts is how often a probe is tried that cannot be made, as in package probe.
 const probeAttempts = 3
 
-// attempt makes a probe of a container instance, which takes as long as an exec call. After an error it makes the next attempt.
+// attempt probes the container instance with the ID container, with the latency of an ExecSync call. After an error it tries
+// again, until number, the number of the attempt, is probeAttempts.
 func (s *podProbes) attempt(key probe.Key, st *probeState, container string, number int) {
 	l := s.pod.loop
 	half := l.options.Latency("ExecSync", container) / 2
@@ -150,7 +153,8 @@ func (s *podProbes) attempt(key probe.Key, st *probeState, container string, num
 	})
 }
 
-// apply applies the result of a probe. If the value of the probe changes, the pod is synced.
+// apply adds the result of a probe to its state and schedules the next run. If the value of the probe has changed, it syncs
+// the pod.
 func (s *podProbes) apply(key probe.Key, st *probeState, result probe.Result, err error) {
 	before, had := st.state.Value()
 	if err == nil {
@@ -177,7 +181,8 @@ func (p probedPod) PodStatus(string) (pod cri.PodIdentity, status *corev1.PodSta
 	return p.pod.id, p.pod.shown, true
 }
 
-// execProbe answers an exec probe by the behavior of the container.
+// execProbe runs an exec probe by calling Behavior.Probe of the container. An error of that function yields exit code 1 with
+// the error text as output.
 func (p *loopPod) execProbe(ctx context.Context, containerID string, command []string) (output []byte, exitCode int, err error) {
 	c := p.findContainer(containerID)
 	switch {

@@ -22,7 +22,7 @@ type event struct {
 	run func()
 }
 
-// schedule adds an event: run is called at the time at, or now if that has passed.
+// schedule adds an event that calls run at the time at, or now if at has passed.
 func (q *eventQueue) schedule(at time.Time, run func()) {
 	if at.Before(q.now) {
 		at = q.now

@@ -82,7 +82,7 @@ func (p *loopPod) runSandbox(config *cri.SandboxConfig) *cri.Sandbox {
 	return sb
 }
 
-// allocateAddr returns the next address of the range of pods. It starts over at the end.
+// allocateAddr returns the next address in the range of pod addresses. After the last address it continues with the first.
 func (l *Loop) allocateAddr() netip.Addr {
 	l.created++
 	prefix := l.setup.podCIDR.Masked()
@@ -147,7 +147,8 @@ func (p *loopPod) findContainer(id string) *loopContainer {
 	return p.containers[i]
 }
 
-// startContainer runs the behavior of a created container as a process of the kernel.
+// startContainer starts the created container c: it runs the behavior of c as a process of the simulated machine. If the
+// behavior has a StartError, the state of c becomes exited.
 func (p *loopPod) startContainer(c *loopContainer) error {
 	if err := c.behavior.StartError; err != nil {
 		c.failStart(p.loop.wallClock(), err)
@@ -164,7 +165,7 @@ func (p *loopPod) startContainer(c *loopContainer) error {
 	return nil
 }
 
-// failStart records that the start of a container has failed: its state becomes exited.
+// failStart sets the state of a container to exited, because its start has failed with err.
 func (c *loopContainer) failStart(now time.Time, err error) {
 	c.State, c.FinishedAt = cri.ContainerExited, now
 	c.ExitCode, c.Reason, c.Message = codeStartError, reasonStartError, err.Error()
@@ -187,7 +188,8 @@ func (p *loopPod) startProcess(c *loopContainer) error {
 // cgroupOf returns the cgroup of a container.
 func (p *loopPod) cgroupOf(c *loopContainer) cgroups.Path { return p.cgroup.Join(c.ID) }
 
-// stopContainer sends the stop signal to a container, and kills it after the grace period. done is called when it has exited.
+// stopContainer makes the container exit as if it had received the stop signal, and kills it after the grace period. It
+// calls done when the container has exited.
 func (p *loopPod) stopContainer(id string, grace time.Duration, done func(error)) {
 	c := p.findContainer(id)
 	if c == nil || c.State != cri.ContainerRunning {
@@ -221,7 +223,7 @@ func (p *loopPod) exitByID(id string, exit critest.Exit) {
 	}
 }
 
-// exit makes a running container exit. It does nothing if the container does not run.
+// exit makes a running container exit with the given exit code and reason. It does nothing if the container is not running.
 func (p *loopPod) exit(c *loopContainer, exit critest.Exit) {
 	if c.State != cri.ContainerRunning {
 		return
@@ -244,7 +246,7 @@ func (p *loopPod) exit(c *loopContainer, exit critest.Exit) {
 	c.onExit = nil
 }
 
-// removeContainer removes a container, which it kills first if it runs.
+// removeContainer removes the container with this ID. It kills a running container first.
 func (p *loopPod) removeContainer(id string) {
 	c := p.findContainer(id)
 	if c == nil {

@@ -26,7 +26,8 @@ type loopSetup struct {
 	podCIDR netip.Prefix
 }
 
-// newLoopSetup returns the setup of a node with this machine. If ranker is nil, pods are evicted in the order of the kubelet.
+// newLoopSetup returns the setup of a node with the machine spec. ranker creates the ranker that orders pods for eviction;
+// nil means the order of the kubelet. now is the current time.
 func newLoopSetup(o Options, spec machine.Spec, ranker func(eviction.Layout) eviction.EvictionRanker, now time.Time) (s loopSetup, err error) {
 	config := o.nodeConfig()
 	config.Node.Kubeconfig, config.Kubelet.EnableServer = "nodetest", new(bool)
@@ -74,7 +75,8 @@ func hostInfo(name string, spec machine.Spec) hardware.Info {
 	}
 }
 
-// planClasses returns the limits of the cgroups of all pods and of the QoS classes.
+// planClasses returns the limits for the cgroups of the QoS classes and for the cgroup that contains all pods. pods are the
+// active pods of the node.
 func (s *loopSetup) planClasses(pods []*corev1.Pod) []podtree.Update {
 	return podtree.Plan(s.tree, pods, true)
 }

@@ -58,7 +58,7 @@ func (m *measurer) Signals(ctx context.Context) (s stats.Signals, err error) {
 	return s, nil
 }
 
-// workingSet returns the memory of s without inactive page cache.
+// workingSet returns the memory usage in s minus the inactive page cache, in bytes.
 func workingSet(s *cgroups.Stats) int64 {
 	return int64(s.Memory.Current - min(s.Memory.Current, s.Memory.Stat.InactiveFile))
 }
@@ -69,8 +69,8 @@ func diskAmounts(now time.Time, u machine.DiskUsage) (bytes, inodes *stats.Amoun
 		&stats.Amount{Time: now, Capacity: u.Inodes, Available: u.Inodes - u.UsedInodes}
 }
 
-// Summary measures the pods with a running container, as stats.Collector. A pod whose containers wait for a restart is not measured, and is evicted
-// first.
+// Summary measures each pod that has a running container, for use like Summary of stats.Collector. A pod whose containers
+// wait for a restart is missing, and is therefore evicted first.
 func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	m.kernel.advance()
 	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: m.name}}
@@ -96,7 +96,7 @@ func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	return summary, nil
 }
 
-// measurePod sets the usage of a pod: that of its cgroup, and its volumes.
+// measurePod stores the usage of the given cgroup, and the sizes of the volumes of the pod p.PodRef, in p.
 func (m *measurer) measurePod(ctx context.Context, p *statsapi.PodStats, cgroup cgroups.Path) {
 	if s, err := m.kernel.machine.Cgroups().Stats(ctx, cgroup); err == nil {
 		p.CPU, p.Memory, p.Swap = m.cpuStats(&s), m.memoryStats(&s), &statsapi.SwapStats{Time: m.timestamp(), SwapUsageBytes: &s.Memory.Swap}
@@ -109,7 +109,8 @@ func (m *measurer) measurePod(ctx context.Context, p *statsapi.PodStats, cgroup 
 	}
 }
 
-// measureContainer returns the usage of a container, whose cgroup has this usage.
+// measureContainer returns the stats of the container c with this ID: usage, which is the usage of its cgroup, and the sizes
+// of its writable layer and logs.
 func (m *measurer) measureContainer(id string, c *simulatedContainer, usage *cgroups.Stats) statsapi.ContainerStats {
 	stats := statsapi.ContainerStats{Name: c.name, CPU: m.cpuStats(usage), Memory: m.memoryStats(usage)}
 	for _, f := range m.kernel.machine.Files(id) {

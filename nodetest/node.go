@@ -62,8 +62,8 @@ func New(t testing.TB, options Options) *Node {
 	return n
 }
 
-// Open starts a node that runs until ctx ends or Close is called, in the time of package time. The caller must call Close in both cases. The
-// error names the invalid option.
+// Open starts a node that runs until ctx ends or Close is called, in real time or in the time of a synctest bubble. The
+// caller must always call Close. An error names the invalid option.
 func Open(ctx context.Context, options Options) (*Node, error) {
 	if err := errors.Join(options.checkSelected(), options.checkServer()); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Open(ctx context.Context, options Options) (*Node, error) {
 	return n, nil
 }
 
-// runKernel lets the machine run until ctx ends or Close is called.
+// runKernel starts a goroutine that simulates the machine until ctx ends or Close is called.
 func (n *Node) runKernel(ctx context.Context) {
 	ctx, n.stop = context.WithCancel(ctx)
 	n.done.Go(func() { n.kernel.run(ctx) })
@@ -130,7 +130,8 @@ func (n *Node) startAgent(ctx context.Context) error {
 	return nil
 }
 
-// stopAgent stops the agent, and returns the error with which it has failed. Its containers run on.
+// stopAgent stops the agent and waits for it. It returns the error with which the agent failed, or nil. Containers keep
+// running.
 func (n *Node) stopAgent() error {
 	if n.running == nil {
 		return nil
@@ -150,7 +151,7 @@ func startSystem(ctx context.Context, k *kernel, usage *Usage) error {
 // noLimit is a number of starts and pulls at the same time that no pod waits for. Which pod waits would depend on the order of goroutines.
 const noLimit = 10_000
 
-// nodeIP returns an address that depends on the name of a node, so that nodes with one API server differ.
+// nodeIP derives an IP address from the name of the node, so that several nodes of one API server have different addresses.
 func nodeIP(name string) netip.Addr {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name))
@@ -172,7 +173,7 @@ func (o *Options) nodeConfig() agent.Config {
 	return config
 }
 
-// agentOptions returns the configuration and the options of the agent.
+// agentOptions returns the configuration and the options with which the agent runs on the simulated machine.
 func (n *Node) agentOptions() (agent.Config, agent.Options) {
 	config := n.options.nodeConfig()
 	info := hostInfo(n.options.Name, n.kernel.machine.Spec())
@@ -201,7 +202,8 @@ func (n *Node) agentOptions() (agent.Config, agent.Options) {
 	return config, o
 }
 
-// Close stops the node, and returns the error with which its agent has failed. A second call does nothing.
+// Close stops the agent and the machine. It returns the error with which the agent failed, or nil. A second call does
+// nothing.
 func (n *Node) Close() error {
 	err := n.stopAgent()
 	n.stop()
@@ -212,10 +214,11 @@ func (n *Node) Close() error {
 	return err
 }
 
-// API returns the API server in memory, or nil with Options.Kubeconfig.
+// API returns the API server in memory. It returns nil if Options.Kubeconfig selects a real API server.
 func (n *Node) API() *apiservertest.Server { return n.api }
 
-// Agent returns the agent of the node, or nil if it could not be started again. [Node.RestartAgent] and [Node.Reboot] replace it.
+// Agent returns the running agent, or nil if it was stopped or a restart failed. [Node.RestartAgent] and [Node.Reboot]
+// replace the agent.
 func (n *Node) Agent() *agent.Agent {
 	if n.running == nil {
 		return nil
@@ -223,14 +226,15 @@ func (n *Node) Agent() *agent.Agent {
 	return n.running.agent
 }
 
-// Machine returns the machine of the node, which has run until now.
+// Machine advances the machine to the current time and returns it. The caller may start processes on it.
 func (n *Node) Machine() *machine.Machine {
 	n.kernel.keepAwake() // the caller may start processes
 	n.kernel.advance()
 	return n.kernel.machine
 }
 
-// Add binds pods to the node and creates them on the API server in memory. It does not wait until they run.
+// Add creates the pods on the API server in memory, bound to this node. A pod without a namespace gets the namespace
+// default. Add does not wait until the pods run.
 func (n *Node) Add(pods ...*corev1.Pod) error {
 	if err := n.requireServer("Add"); err != nil {
 		return err
@@ -257,8 +261,8 @@ func (n *Node) Delete(name string) error {
 	return n.api.Delete(p, nil)
 }
 
-// Pod returns a pod of namespace default as the API server has it, and false if there is none. With Options.Kubeconfig it is as the node has
-// received it last.
+// Pod returns the named pod in the namespace default from the API server in memory, and false if it does not exist. For a
+// real API server, it returns the version that the agent has received.
 func (n *Node) Pod(name string) (*corev1.Pod, bool) {
 	if n.api == nil {
 		return n.receivedPod(corev1.NamespaceDefault, name)
@@ -275,8 +279,8 @@ func (n *Node) Age() time.Duration { return n.log.age() }
 // Log returns all entries until now, ordered by time.
 func (n *Node) Log() Log { return n.log.log() }
 
-// Stats returns the usage of a pod of namespace default: the counters of its cgroup. Periods and throttling are the sums over the cgroups of its
-// containers that run, whose quotas are used up first.
+// Stats returns the usage of the cgroup of the named pod in the namespace default. Only CPU periods and throttling are sums
+// over the cgroups of running containers, whose quotas are reached first.
 func (n *Node) Stats(name string) (cgroups.Stats, error) {
 	p, ok := n.Pod(name)
 	if !ok {

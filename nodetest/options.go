@@ -74,7 +74,7 @@ type Behavior struct {
 	Probe func(ctx context.Context, age time.Duration, command []string) error
 }
 
-// withDefaults returns a copy of o with the defaults of zero fields.
+// withDefaults returns a copy of o in which fields that are zero have their default values.
 func (o Options) withDefaults() Options {
 	o.Name, o.Resolution = cmp.Or(o.Name, "node"), cmp.Or(o.Resolution, time.Second)
 	if o.LogLimit == 0 && o.Kubeconfig != "" {
@@ -96,7 +96,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// behaviorOf returns the behavior of a container: that of Behave, of Selected, or of the annotations, in this order.
+// behaviorOf returns the result of Options.Behave, else of Options.Selected, else of the pod's annotations for the named
+// container. An invalid annotation makes the start of the container fail.
 func (o *Options) behaviorOf(pod *corev1.Pod, container string) Behavior {
 	if b, ok := o.Behave(pod, container); ok {
 		return b

@@ -64,7 +64,8 @@ func Play(ctx context.Context, script string, o PlayOptions) (log Log, err error
 	return log, err
 }
 
-// waitObserved lets the node run for the duration d, and calls Observe after each interval and at the end.
+// waitObserved lets the node run for the duration d. It calls Observe after each interval and at the end, and returns the
+// first error of Observe.
 func (p *player) waitObserved(d time.Duration) error {
 	for d > 0 && p.ctx.Err() == nil {
 		step := min(d, p.play.Interval)

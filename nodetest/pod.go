@@ -21,8 +21,8 @@ type Resources struct {
 	CPULimit, MemoryLimit string
 }
 
-// NewPod returns a pod of namespace default with one container "main". usage is the text of its annotation, see [AnnotationUsage]. An invalid
-// quantity panics.
+// NewPod returns a pod in the namespace default with one container, main. usage is the value of the annotation
+// [AnnotationUsage]; empty means no annotation. It panics if a quantity in r is invalid.
 func NewPod(name string, r Resources, usage string) *corev1.Pod {
 	list := func(cpu, memory string) corev1.ResourceList {
 		l := corev1.ResourceList{}
@@ -81,7 +81,8 @@ func simulatedPod(pod *corev1.Pod) *corev1.Pod {
 	return &copied
 }
 
-// simulatedContainers returns a copy of list for simulatedPod.
+// simulatedContainers returns a copy of the containers without volumes and resource claims. All probes and HTTP hooks become
+// exec probes and exec hooks.
 func simulatedContainers(list []corev1.Container) []corev1.Container {
 	list = slices.Clone(list)
 	for i := range list {
@@ -97,7 +98,8 @@ func simulatedContainers(list []corev1.Container) []corev1.Container {
 	return list
 }
 
-// simulatedProbe returns a probe like p that is an exec probe.
+// simulatedProbe returns an exec probe with the settings of p. Its command is the kind of p, such as "http". It returns an
+// exec probe or nil unchanged.
 func simulatedProbe(p *corev1.Probe) *corev1.Probe {
 	if p == nil || p.Exec != nil {
 		return p
@@ -107,7 +109,7 @@ func simulatedProbe(p *corev1.Probe) *corev1.Probe {
 	return &copied
 }
 
-// simulatedHook returns an exec hook in place of an HTTP hook.
+// simulatedHook returns an exec hook in place of an HTTP hook. It returns any other hook, or nil, unchanged.
 func simulatedHook(h *corev1.LifecycleHandler) *corev1.LifecycleHandler {
 	if h == nil || h.HTTPGet == nil {
 		return h
@@ -115,7 +117,7 @@ func simulatedHook(h *corev1.LifecycleHandler) *corev1.LifecycleHandler {
 	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"http"}}}
 }
 
-// probeKind returns the kind of a probe: "http", "tcp" or "grpc".
+// probeKind returns the kind of a probe that is not an exec probe: "http", "tcp" or "grpc".
 func probeKind(p *corev1.Probe) string {
 	switch {
 	case p.HTTPGet != nil:

@@ -33,7 +33,7 @@ func (r *recorder) recordStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	}
 }
 
-// recordConditions records the conditions of the node that are true.
+// recordConditions adds an entry with the node conditions that are true, if these conditions have changed.
 func (r *recorder) recordConditions(conditions []eviction.Condition) {
 	var names []string
 	for _, c := range conditions {
@@ -42,7 +42,7 @@ func (r *recorder) recordConditions(conditions []eviction.Condition) {
 	r.addChange(Entry{Kind: KindCondition, Reason: cmp.Or(strings.Join(names, " "), "none")})
 }
 
-// recordOOM records that the OOM killer has ended the process of a container.
+// recordOOM adds an entry for the process of container c, which the OOM killer has ended.
 func (r *recorder) recordOOM(c *simulatedContainer, kill cgroupstest.KilledProc) {
 	message := fmt.Sprintf("%d MiB of memory, oom_score_adj %d", kill.Memory>>20, kill.OOMScoreAdj)
 	r.addEntry(Entry{Kind: KindOOM, Pod: c.pod.Namespace + "/" + c.pod.Name, Container: c.name, Reason: kill.FullCgroup.Cgroupfs(), Message: message})

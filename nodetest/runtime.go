@@ -83,19 +83,22 @@ func (r *registry) copyContainers() map[string]*simulatedContainer {
 	return maps.Clone(r.byID)
 }
 
-// newRuntime returns a runtime with addresses for pods in cidr. The caller sets its kernel before a container starts.
+// newRuntime returns a simulated runtime that assigns pod addresses from cidr. The caller must set the other fields, such as
+// kernel, before a container starts.
 func newRuntime(cidr netip.Prefix) *simulatedRuntime {
 	s := &simulatedRuntime{}
 	s.runtime = critest.New(critest.Options{Script: s.scriptFor, PodCIDR: cidr})
 	return s
 }
 
-// intercepted returns the runtime as the agent sees it. Its lists have no details, as those of containerd, and calls have latency and faults.
+// intercepted returns the runtime for the agent. Its calls have latency and faults, and its lists contain no details, like
+// the lists of containerd.
 func (s *simulatedRuntime) intercepted() cri.Runtime {
 	return &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.runtime}, Latency: s.latency, Around: s.around}
 }
 
-// around makes a call, or returns the error of a fault in its place, and applies the effects of the call on the machine.
+// around runs call, the runtime call op, and then applies its effects to the machine. If a fault is injected for op, it
+// returns the error of the fault instead.
 func (s *simulatedRuntime) around(ctx context.Context, op, id string, call func(context.Context) error) error {
 	if err := s.fault(ctx, op, id); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (s *simulatedRuntime) around(ctx context.Context, op, id string, call func(
 	return nil
 }
 
-// forgetRemoved removes the files of all containers that the runtime has removed, alone or with their sandbox.
+// forgetRemoved removes the files and the records of all containers that no longer exist in the runtime.
 func (s *simulatedRuntime) forgetRemoved() {
 	for id := range s.containers.copyContainers() {
 		if _, exists := s.runtime.Container(id); !exists {
@@ -122,7 +125,8 @@ func (s *simulatedRuntime) forgetRemoved() {
 	}
 }
 
-// updateLimits writes the resources of a container, which an update has changed, to its cgroup.
+// updateLimits applies the changed resources of the container with this ID to its cgroup. It does nothing if the container
+// was not started.
 func (s *simulatedRuntime) updateLimits(ctx context.Context, id string) error {
 	c, ok := s.runtime.Container(id)
 	started := s.containers.findContainer(id)
@@ -137,7 +141,8 @@ func (s *simulatedRuntime) updateLimits(ctx context.Context, id string) error {
 	return s.kernel.machine.Cgroups().Apply(ctx, started.cgroup, limits)
 }
 
-// scriptFor returns the script of a container: it runs as a process of the kernel until it exits, is stopped or killed.
+// scriptFor returns the script by which the runtime simulates a container: the start creates a process in the kernel, and
+// the exit ends that process.
 func (s *simulatedRuntime) scriptFor(config *cri.ContainerConfig) critest.Script {
 	uid, name := config.Labels[cri.LabelPodUID], config.Name
 	pod := s.pod(uid)

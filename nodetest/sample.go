@@ -79,7 +79,7 @@ func (l *Loop) Sample() Sample {
 	return l.measurer.sample(l.ctx, l.Age(), pods)
 }
 
-// sample returns the usage of the node and of these pods, at this age of the node.
+// sample returns the usage of the node and of the given pods. age is the time since the start of the node.
 func (m *measurer) sample(ctx context.Context, age time.Duration, pods []*corev1.Pod) Sample {
 	m.kernel.advance()
 	spec, tree := m.kernel.machine.Spec(), m.kernel.machine.Cgroups()
@@ -100,7 +100,7 @@ func (m *measurer) sample(ctx context.Context, age time.Duration, pods []*corev1
 	return s
 }
 
-// samplePod returns the sample of a pod without its use of disks.
+// samplePod returns the resources, status and usage of the pod, without its disk usage.
 func (m *measurer) samplePod(ctx context.Context, pod *corev1.Pod) PodSample {
 	p := PodSample{
 		Name: pod.Namespace + "/" + pod.Name, Class: qos.StatusClass(pod), Phase: pod.Status.Phase, Ready: isPodReady(pod),
@@ -158,7 +158,8 @@ func (m *measurer) podFiles() map[string]int64 {
 	return bytes
 }
 
-// podMemoryHigh returns the memory.high that applies to a pod with this cgroup, or zero.
+// podMemoryHigh returns the memory.high in bytes of the pod cgroup path. If all containers have a memory.high, and their sum
+// is lower, it returns the sum. Zero means no limit.
 func (m *measurer) podMemoryHigh(ctx context.Context, path cgroups.Path) int64 {
 	tree := m.kernel.machine.Cgroups()
 	high := func(path cgroups.Path) (bytes int64, ok bool) {

@@ -149,7 +149,8 @@ func openLoop(ctx context.Context, o Options) (scriptNode, func(), error) {
 	return l, func() {}, nil
 }
 
-// playScript plays a script with the node that open starts, see PlayScript.
+// playScript runs the commands of a script on the node that open starts. It returns the script with the actual output, and
+// the log of the node.
 func playScript(ctx context.Context, script string, open opener) (actual string, log Log) {
 	p := &player{ctx: ctx, open: open}
 	actual = scriptlines.Lines(script, scriptMark, func(out *strings.Builder, words []string) {
@@ -238,7 +239,8 @@ func (p *player) setMachine(args []string) error {
 	})
 }
 
-// parseSettings calls set for each KEY=AMOUNT. set returns false for an unknown key.
+// parseSettings parses arguments of the form KEY=AMOUNT and calls set for each. If set returns false, the key is unknown and
+// parseSettings returns an error.
 func parseSettings(args []string, set func(key string, amount float64) bool) error {
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
@@ -259,7 +261,8 @@ func (p *player) setSystem(args []string) error {
 	return err
 }
 
-// setThreshold adds an eviction threshold: hard, or soft with a grace period.
+// setThreshold sets an eviction threshold in the configuration. args are SIGNAL AMOUNT for a hard threshold, and SIGNAL
+// AMOUNT GRACE for a soft threshold.
 func (p *player) setThreshold(args []string) error {
 	if len(args) < 2 {
 		return errors.New("threshold SIGNAL AMOUNT [GRACE]")

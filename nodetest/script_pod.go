@@ -16,7 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// addPod creates a pod, or one for each number of a range in its name.
+// addPod executes the script command pod: it adds the pod named by args[0]. If that name contains a range of numbers, it
+// adds a pod for each number.
 func (p *player) addPod(args []string) error {
 	names, err := expandName(strings.Join(args[:min(1, len(args))], ""))
 	if err != nil {
@@ -40,7 +41,8 @@ var nameRange = regexp.MustCompile(`\{([0-9]{1,6})\.\.([0-9]{1,6})\}`)
 // maxNameRange limits the pods of one command.
 const maxNameRange = 1000
 
-// expandName returns the names of the pods that the command pod creates.
+// expandName returns one pod name for each number in the range that name contains. If name contains no range, it returns
+// only name.
 func expandName(name string) (names []string, err error) {
 	if name == "" {
 		return nil, errors.New("pod NAME [SETTINGS] [uses FIELDS]")
@@ -60,7 +62,8 @@ func expandName(name string) (names []string, err error) {
 	return names, nil
 }
 
-// parsePod parses the arguments of the command pod after the name.
+// parsePod returns the pod that args describe: settings of the form KEY=VALUE and, after the word "uses", the value of
+// [AnnotationUsage].
 func parsePod(name string, args []string) (*corev1.Pod, error) {
 	var r Resources
 	var usage string

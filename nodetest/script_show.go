@@ -73,10 +73,10 @@ func (p *player) fillDisk(args []string) error {
 	return err
 }
 
-// showTime returns a time in the log, rounded to tenths of a second: more digits show the latency of calls.
+// showTime formats a time in the log, rounded to tenths of a second. More digits would show the latency of calls.
 func showTime(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
 
-// showEntries prints entries with their times, as format returns them.
+// showEntries prints one line per entry: its time and the result of format.
 func (p *player) showEntries(list Log, format func(e Entry) string) error {
 	for _, e := range list {
 		p.printLine("%s %s", showTime(e.At), format(e))
@@ -84,10 +84,11 @@ func (p *player) showEntries(list Log, format func(e Entry) string) error {
 	return nil
 }
 
-// shortName returns the name of a pod without the namespace default.
+// shortName returns the name of a pod without the prefix "default/".
 func shortName(pod string) string { return strings.TrimPrefix(pod, corev1.NamespaceDefault+"/") }
 
-// longName returns the name of a pod with its namespace. "-" and "" are no name.
+// longName returns the name of a pod with the prefix "default/". For the arguments "" and "-", which stand for no pod, it
+// returns "".
 func longName(pod string) string {
 	if pod == "" || pod == "-" {
 		return ""

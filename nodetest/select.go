@@ -29,7 +29,8 @@ func (o *Options) checkSelected() error {
 	return nil
 }
 
-// selectBehavior returns the first selected behavior of a container.
+// selectBehavior returns the behavior of the first element of Options.Selected that matches the pod's labels and the
+// container. ok is false if none matches.
 func (o *Options) selectBehavior(pod *corev1.Pod, container string) (b Behavior, ok bool) {
 	for i := range o.Selected {
 		s := &o.Selected[i]

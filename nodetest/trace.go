@@ -99,7 +99,7 @@ func Alibaba2018(cpus float64, memory int64) TraceFormat {
 	}
 }
 
-// amounts returns the columns with amounts, in the order of traceAmounts.
+// amounts returns the columns that contain amounts, such as CPU and Memory, in the order of traceAmounts.
 func (f *TraceFormat) amounts() [len(traceAmounts)]TraceColumn {
 	return [...]TraceColumn{f.CPU, f.Memory, f.Cache, f.Tasks, f.Layer, f.Logs}
 }
@@ -178,7 +178,8 @@ func (t *Trace) addRecord(r *traceRecord) {
 	}
 }
 
-// normalize orders the points by time, drops those that a later line replaces or that change nothing, and makes times relative to begin.
+// normalize sorts the points by time and makes times relative to begin. It drops a point if another point with the same time
+// follows, or if the amount is the same as before.
 func (s series) normalize(begin time.Duration) series {
 	slices.SortStableFunc(s, func(a, b tracePoint) int { return cmp.Compare(a.at, b.at) })
 	var kept series
@@ -212,7 +213,7 @@ func (t *Trace) Usage(key string) (u Usage, ok bool) {
 	return u, true
 }
 
-// at returns the amount at an age: that of the last point before. Before the first point it is zero.
+// at returns the amount of the last point that is not after age, or zero if there is none.
 func (s series) at(age time.Duration) float64 {
 	i := sort.Search(len(s), func(i int) bool { return s[i].at > age })
 	if i == 0 {

@@ -56,7 +56,8 @@ type traceParser struct {
 	lookup  func(string) *string // value of a column in the present line; nil: it is missing
 }
 
-// parseLine returns the record of a line, or nil for a header or an empty line. The next call overwrites it.
+// parseLine returns the record in a line of a trace, or nil for a header or an empty line. The record is valid until the
+// next call.
 func (p *traceParser) parseLine(line []byte) (*traceRecord, error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil, nil
@@ -108,7 +109,8 @@ func (p *traceParser) parseKey() error {
 	return nil
 }
 
-// number returns the number in a column times unit, or NaN if it is empty. The result is at most most.
+// number returns the number in the column, multiplied by unit. An empty column yields NaN. A negative result, or a result
+// greater than most, is an error.
 func (p *traceParser) number(column string, unit, most float64) (float64, error) {
 	text := p.lookup(column)
 	if text == nil || *text == "" {
@@ -132,7 +134,8 @@ func shorten(text string) string {
 	return text
 }
 
-// readCSV splits a line of values, and prepares lookup. header is true for the line with the names.
+// readCSV splits a CSV line, and sets p.lookup to a function that returns its values. header is true if the line is the
+// header with the column names.
 func (p *traceParser) readCSV(line string) (header bool, err error) {
 	values := strings.Split(strings.TrimSuffix(line, "\r"), ",")
 	if strings.Contains(line, `"`) {
@@ -157,7 +160,8 @@ func (p *traceParser) readCSV(line string) (header bool, err error) {
 	return header, nil
 }
 
-// indexColumns finds the columns of the format. The error names one that the file does not have.
+// indexColumns stores the position of each column in p.index. It returns an error if the file lacks a column that the format
+// names.
 func (p *traceParser) indexColumns() error {
 	p.index = map[string]int{}
 	for i, name := range p.columns {
@@ -189,7 +193,8 @@ func (p *traceParser) readJSON(line []byte) error {
 	return nil
 }
 
-// lookupField returns the number or the string in a field of nested objects, or nil.
+// lookupField returns the value at path in nested JSON objects as text. It returns nil if there is no such field, or if the
+// value is an object.
 func lookupField(object map[string]any, path []string) *string {
 	switch v := object[path[0]].(type) {
 	case map[string]any:

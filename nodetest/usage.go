@@ -36,7 +36,8 @@ type amounts struct {
 	names     []string  // of the volumes, sorted
 }
 
-// evaluate evaluates the curves of u at an age. It reports whether an amount has changed, which is true for the first evaluation.
+// evaluate sets a to the amounts of the usage u at the given age. It reports whether an amount has changed, and returns true
+// for the first evaluation.
 func (a *amounts) evaluate(u *Usage, age time.Duration) (changed bool) {
 	if !a.evaluated {
 		a.names = slices.Sorted(maps.Keys(u.Volumes))

@@ -24,7 +24,7 @@ func (v *volumes) Check(*corev1.Pod) field.ErrorList { return nil }
 // Prepare does nothing.
 func (v *volumes) Prepare(context.Context, *corev1.Pod) error { return nil }
 
-// Container does nothing: a simulated container has no mounts.
+// Container does nothing, because simulated containers have no mounts.
 func (v *volumes) Container(context.Context, *corev1.Pod, *corev1.Container, *podspec.Launch) error {
 	return nil
 }

@@ -45,7 +45,7 @@ func newDisk(d Disk) *disk {
 	return &disk{usage: DiskUsage{Bytes: d.Bytes, Inodes: d.Inodes}, directories: map[directory]Files{}}
 }
 
-// resizeDirectory changes the size of a directory to want, or to what fits. It reports whether want has fitted.
+// resizeDirectory resizes a directory to want, or to the largest size that fits on the disk. It reports whether want fits.
 func (d *disk) resizeDirectory(at directory, want Files) (fitted bool) {
 	had, wanted := d.directories[at], want
 	want.Bytes = min(want.Bytes, had.Bytes+d.usage.Bytes-d.usage.UsedBytes)
@@ -58,7 +58,7 @@ func (d *disk) resizeDirectory(at directory, want Files) (fitted bool) {
 	return want == wanted
 }
 
-// writeFiles sets the sizes of the directories in list. It reports whether all have fitted on the disks.
+// writeFiles resizes the directories in list to the given sizes. It reports whether all sizes fit on the disks.
 func (m *Machine) writeFiles(list []Files) (fitted bool) {
 	if len(list) == 0 {
 		return true
@@ -72,7 +72,7 @@ func (m *Machine) writeFiles(list []Files) (fitted bool) {
 	return fitted
 }
 
-// diskOf returns the disk with this name, or the node's disk for an unknown name. m.mu is held.
+// diskOf returns the named disk, or the disk of the node for an unknown name. The caller holds m.mu.
 func (m *Machine) diskOf(name DiskName) *disk {
 	if d := m.disks[name]; d != nil {
 		return d
@@ -80,11 +80,12 @@ func (m *Machine) diskOf(name DiskName) *disk {
 	return m.disks[NodeDisk]
 }
 
-// WriteFiles sets the size of a directory without a process, for example that of an image. If the disk is full, the directory gets
-// what fits.
+// WriteFiles resizes a directory that belongs to no process, such as the directory of an image. If the disk is full, the
+// directory gets the largest size that fits.
 func (m *Machine) WriteFiles(f Files) { m.writeFiles([]Files{f}) }
 
-// RemoveFiles removes all directories of owner. A process of this owner that still runs writes them again.
+// RemoveFiles removes all directories of owner from the disks. If a process of owner is running, the next Step writes its
+// files again.
 func (m *Machine) RemoveFiles(owner string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

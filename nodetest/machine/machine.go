@@ -68,7 +68,7 @@ func (s *Spec) Validate() error {
 // maxAmount is more than any machine has; sums of it do not overflow.
 const maxAmount = 1 << 50
 
-// withDefaults returns s with its defaults in place of zero fields.
+// withDefaults returns a copy of s in which fields that are zero have their default values.
 func (s Spec) withDefaults() Spec {
 	s.CPUs, s.Memory, s.Tasks = cmp.Or(s.CPUs, defaultCPUs), cmp.Or(s.Memory, defaultMemory), cmp.Or(s.Tasks, defaultTasks)
 	s.Disk = s.Disk.withDefaults()
@@ -78,7 +78,7 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// withDefaults returns d with its defaults in place of zero fields.
+// withDefaults returns a copy of d in which fields that are zero have their default values.
 func (d Disk) withDefaults() Disk {
 	return Disk{Bytes: cmp.Or(d.Bytes, defaultDisk), Inodes: cmp.Or(d.Inodes, defaultInodes)}
 }
@@ -143,7 +143,8 @@ func New(spec Spec) (*Machine, error) {
 	return m, nil
 }
 
-// recordKill stores a killed process, which the next step forgets, and calls Spec.Killed.
+// recordKill calls Spec.Killed for the killed process p. It also stores the PID, so that endStep removes the process from
+// the machine.
 func (m *Machine) recordKill(p cgroupstest.KilledProc) {
 	m.killsMu.Lock()
 	m.kills = append(m.kills, p.PID)
@@ -166,7 +167,8 @@ func (m *Machine) Elapsed() time.Duration {
 	return m.elapsed
 }
 
-// Start starts a process without a demand and returns its PID. Errors are those of [cgroupstest.Tree.Start].
+// Start starts a process that demands nothing, and returns its PID; see SetDemand. The errors are those of
+// [cgroupstest.Tree.Start].
 func (m *Machine) Start(p Process) (pid int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,7 +180,8 @@ func (m *Machine) Start(p Process) (pid int, err error) {
 	return pid, nil
 }
 
-// SetDemand sets the demand of a process, which the next Step applies. If the process does not run, the error wraps ESRCH.
+// SetDemand sets the demand of the process with this PID. The next Step applies the demand. If the process is not running,
+// the error wraps ESRCH.
 func (m *Machine) SetDemand(pid int, d Demand) error {
 	if err := d.validate(); err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
@@ -212,7 +215,8 @@ func (d *Demand) validate() error {
 	return nil
 }
 
-// Exit ends a process. Its files and its page cache remain. If the process does not run, the error wraps ESRCH.
+// Exit ends the process with this PID. Its files and page cache remain. If the process is not running, the error wraps
+// ESRCH.
 func (m *Machine) Exit(pid int) error {
 	m.mu.Lock()
 	if i, found := m.searchProcess(pid); found {
@@ -222,7 +226,7 @@ func (m *Machine) Exit(pid int) error {
 	return m.tree.Exit(pid)
 }
 
-// searchProcess returns the index of the process with this PID. m.mu is held.
+// searchProcess returns the index of the process with this PID in m.processes. The caller holds m.mu.
 func (m *Machine) searchProcess(pid int) (i int, found bool) {
 	return slices.BinarySearchFunc(m.processes, pid, func(p process, pid int) int { return cmp.Compare(p.pid, pid) })
 }
@@ -270,7 +274,8 @@ func (m *Machine) beginStep(d time.Duration) (caches map[cgroups.Path]int64) {
 	return caches
 }
 
-// apply gives p what it demands, except for CPU time and page cache. It reports whether p has all of it.
+// apply sets the demand of p for a step of duration d. p gets the memory, tasks and files that it demands, as far as they
+// fit. met is true if all fit.
 func (m *Machine) apply(p *process, d time.Duration) (met bool) {
 	met, err := m.tree.SetDemand(p.pid, cgroupstest.Demand{CPUs: p.demand.CPU, Memory: p.demand.Memory, Tasks: max(p.demand.Tasks, 1)}, max(d, 0))
 	switch {
@@ -284,7 +289,7 @@ func (m *Machine) apply(p *process, d time.Duration) (met bool) {
 	return m.writeFiles(p.demand.Files) && met
 }
 
-// endStep stores which processes have all that they demand, and forgets the killed ones.
+// endStep records which processes have all the memory, tasks and files that they demand, and removes killed processes.
 func (m *Machine) endStep() {
 	reclaims := m.tree.Reclaims()
 	m.mu.Lock()
