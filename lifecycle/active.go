@@ -63,7 +63,7 @@ func (r *Reconciler) Pods() []PodState {
 	return pods
 }
 
-// Pod returns the state of the pod with the given UID. ok is false if the result of [Reconciler.Pods] would not include this pod.
+// Pod returns the state of the pod with the given UID. ok is false if no source lists the pod and it is not being torn down.
 func (r *Reconciler) Pod(uid string) (state PodState, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,8 +46,8 @@ func (d *deferredResizes) currentEpoch() uint64 {
 	return d.epoch
 }
 
-// addResize records that the resize of the pod with this UID is deferred. If this changes the record, addResize wakes the
-// retry loop.
+// addResize records that the pod with this UID waits for capacity for a resize. If the record changes, addResize wakes the
+// loop that retries deferred resizes.
 func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	d.mu.Lock()
 	changed := d.byUID[uid] != deferred
@@ -58,7 +58,8 @@ func (d *deferredResizes) addResize(uid string, deferred deferredResize) {
 	}
 }
 
-// removeResize deletes the deferred resize of the pod with this UID. If there was one, removeResize wakes the retry loop.
+// removeResize deletes the record of a deferred resize of the pod with this UID. If there was a record, removeResize wakes
+// the loop that retries deferred resizes.
 func (d *deferredResizes) removeResize(uid string) {
 	d.mu.Lock()
 	_, found := d.byUID[uid]

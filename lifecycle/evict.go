@@ -100,8 +100,8 @@ func (w *worker) recordEviction(pod *corev1.Pod) {
 	w.reporter.Log("evict pod", "reason", e.Reason, "message", e.Message, "temporary", e.Temporary)
 }
 
-// hasTerminated reports whether the pod has reached phase Succeeded or Failed, in a published status or in the status of its
-// source.
+// hasTerminated reports whether the phase is Succeeded or Failed in the status of the pod object from its source, or in the
+// last published status.
 func (w *worker) hasTerminated(pod *corev1.Pod) bool {
 	last := w.record.Get().Status
 	return podstatus.IsTerminal(pod.Status.Phase) || last != nil && podstatus.IsTerminal(last.Phase)

@@ -58,8 +58,8 @@ func (w *worker) blockingWorker() *worker {
 	return w.earlierSameNameWorker()
 }
 
-// earlierSameNameWorker returns the worker of the oldest earlier pod with the same namespace and name that is not removed
-// yet, or nil.
+// earlierSameNameWorker returns the worker of the oldest pod that had the namespace and name of this pod before and is not
+// removed yet. It returns nil if there is none.
 func (w *worker) earlierSameNameWorker() *worker { return w.earlierPods.firstRemaining() }
 
 // predecessors holds the workers of earlier pods with one namespace and name, the earliest first.
@@ -127,8 +127,8 @@ func (w *worker) publishBlockedStatus(ctx context.Context, cause error) {
 	w.publishObserved(ctx, pod, observed, false)
 }
 
-// setWaitingReasons sets the waiting reason of each listed container that has no observed instance. Its message is the text
-// of cause.
+// setWaitingReasons sets the waiting reason of each listed container without an instance in observed. The message of the
+// waiting state is the text of cause.
 func (w *worker) setWaitingReasons(containers []corev1.Container, observed cri.Pod, reason string, cause error) {
 	for i := range containers {
 		if name := containers[i].Name; observed.NewestContainer(name) == nil {

@@ -91,7 +91,8 @@ func (s *Server) withStallTimeout(h http.Handler) http.Handler {
 
 type handlerFunc = func(http.ResponseWriter, *http.Request, params)
 
-// routeWithStallTimeout wraps the handler of a route like withStallTimeout.
+// routeWithStallTimeout applies withStallTimeout to the handler of a route: the connection fails if the client accepts no
+// data for Options.StallTimeout.
 func (s *Server) routeWithStallTimeout(handler handlerFunc) handlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, p params) {
 		s.withStallTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler(w, r, p) })).ServeHTTP(w, r)

@@ -99,8 +99,8 @@ func (c *countedConn) Close() error {
 
 type connKey struct{}
 
-// withConn returns ctx with the value conn. It is the base context of all requests on this connection; authenticatedHandler
-// reads the value.
+// withConn returns a copy of ctx that contains conn, for authenticatedHandler. The server uses it as the context of all
+// requests on the connection.
 func withConn(ctx context.Context, conn net.Conn) context.Context {
 	if inner, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = inner.NetConn()

@@ -113,7 +113,8 @@ func areLogOptionsValid(opts *corev1.PodLogOptions) bool {
 	return opts.TailLines == nil
 }
 
-// sinceTime returns the time from which on log lines are requested by opts. It is zero if all lines are requested.
+// sinceTime returns the time from which opts requests log lines, or zero if opts requests all lines. now is the current
+// time, to which SinceSeconds is relative.
 func sinceTime(opts *corev1.PodLogOptions, now time.Time) (at time.Time) {
 	if opts.SinceSeconds != nil {
 		// A Duration is limited to 292 years.

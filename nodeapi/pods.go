@@ -160,7 +160,8 @@ func runningPods(snapshot cri.Snapshot) []*corev1.Pod {
 	return pods
 }
 
-// runningParts returns p with only its ready sandboxes and running containers, each list sorted from new to old.
+// runningParts returns a copy of p with only the ready sandboxes and running containers. Both lists are sorted by creation
+// time, newest first.
 func runningParts(p cri.Pod) cri.Pod {
 	p.Sandboxes = slices.DeleteFunc(slices.Clone(p.Sandboxes), func(sb cri.Sandbox) bool { return sb.State != cri.SandboxReady })
 	p.Containers = slices.DeleteFunc(slices.Clone(p.Containers), func(c cri.Container) bool { return c.State != cri.ContainerRunning })

@@ -43,8 +43,7 @@ func (s *Server) addCommonRoutes(r *router) {
 	}
 }
 
-// addDebugRoutes adds all other paths, which the kubelet serves only on its main port. The kubelet does not serve them if
-// enableDebuggingHandlers is false.
+// addDebugRoutes adds the paths that the kubelet serves only on its main port, and only if enableDebuggingHandlers is true.
 func (s *Server) addDebugRoutes(r *router) {
 	s.addMachineRoutes(r)
 	ofPods := s.o.Pods != nil && s.o.Runtime != nil

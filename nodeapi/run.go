@@ -112,7 +112,8 @@ func (s *Server) http2Config() *http.HTTP2Config {
 	}
 }
 
-// shutdownServers shuts down all servers. After Options.DrainTimeout, it closes connections that are still in use.
+// shutdownServers shuts down all servers. After Options.DrainTimeout, or when base ends, it closes the connections that are
+// still in use.
 func (s *Server) shutdownServers(base context.Context, servers []*http.Server) {
 	ctx, cancel := context.WithTimeout(base, s.o.DrainTimeout)
 	defer cancel()

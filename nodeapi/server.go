@@ -90,8 +90,8 @@ func (s *Server) withHooks(r *router, serverType string) http.Handler {
 	})
 }
 
-// metricLabels returns the values of the metric labels for a request. Source: getMetricBucket in
-// pkg/kubelet/server/server.go.
+// metricLabels returns the values of the metric labels for a request. serverType is the value of the label server_type.
+// Source: getMetricBucket in pkg/kubelet/server/server.go.
 func (r *router) metricLabels(req *http.Request, serverType string) Request {
 	l := Request{Method: "other", Path: "other", ServerType: serverType}
 	switch req.Method {

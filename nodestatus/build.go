@@ -67,8 +67,8 @@ func Initial(facts Facts) (*corev1.Node, []Event) {
 	return b.node, b.events
 }
 
-// FactErrors returns the reasons why Build keeps fields of previous unchanged. At present, only the addresses can cause an
-// error.
+// FactErrors returns the errors in facts that make Build keep fields of previous, the existing Node. At present, only node
+// addresses can have such errors.
 func FactErrors(previous *corev1.Node, facts Facts) []error {
 	var errs []error
 	if _, err := nodeAddresses(&facts.Config, facts.Host, previous.Status.Addresses); err != nil {

@@ -50,8 +50,8 @@ type Announced struct {
 	Unschedulable bool
 }
 
-// WithEvents returns a copy of a that also contains these events. The caller uses it after it has recorded the events. Only
-// events about a reboot or about spec.unschedulable change the copy.
+// WithEvents returns a copy of a that also contains the given events, which the caller has recorded. Only events about a
+// reboot or about spec.unschedulable change the copy.
 func (a Announced) WithEvents(events []Event) Announced {
 	for _, e := range events {
 		switch e.Reason {

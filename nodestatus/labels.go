@@ -38,8 +38,8 @@ func ParseLabels(s string) map[string]string {
 	return labels
 }
 
-// validateLabels returns an error for each label that the API server would reject. They are joined; nil means that all
-// labels are valid.
+// validateLabels returns the joined errors of all labels that the API server would reject. It returns nil if all labels are
+// valid.
 func validateLabels(labels map[string]string) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -69,7 +69,7 @@ func isReserved(key string) bool {
 	return !isInDomain(namespace, corev1.LabelNamespaceSuffixKubelet) && !isInDomain(namespace, corev1.LabelNamespaceSuffixNode)
 }
 
-// isInDomain reports whether domain equals the domain other, or is a subdomain of it.
+// isInDomain reports whether domain equals other or is a subdomain of other.
 func isInDomain(domain, other string) bool {
 	return domain == other || strings.HasSuffix(domain, "."+other)
 }
@@ -92,8 +92,8 @@ func ParseTaints(s string) ([]corev1.Taint, error) {
 	return taints, validateTaints(taints)
 }
 
-// validateTaints returns an error for each taint that the API server would reject. They are joined; nil means that all
-// taints are valid.
+// validateTaints returns the joined errors of all taints that the API server would reject. It returns nil if all taints are
+// valid.
 func validateTaints(taints []corev1.Taint) error {
 	var errs []error
 	for i, t := range taints {

@@ -25,8 +25,8 @@ func Reconcile(existing, initial *corev1.Node) (*corev1.Node, bool) {
 	return node, changed
 }
 
-// reconcileAttachDetach sets the attach-detach annotation of node to the value in initial, or removes it if initial has
-// none. It reports whether node was changed.
+// reconcileAttachDetach sets the attach-detach annotation of node to its value in initial, the result of [Initial]. It
+// removes the annotation if initial has none. It reports whether node was changed.
 func reconcileAttachDetach(node, initial *corev1.Node) bool {
 	want, wanted := initial.Annotations[annotationAttachDetach]
 	if node.Annotations[annotationAttachDetach] == want {
@@ -66,8 +66,8 @@ func reconcileLabels(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileResources copies capacity and allocatable from initial to node, unless node has them already. It reports whether
-// node was changed.
+// reconcileResources sets a missing capacity or allocatable of node from initial, the result of [Initial]. It reports
+// whether node was changed.
 func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	for _, list := range []struct{ is, want *corev1.ResourceList }{
 		{&node.Status.Capacity, &initial.Status.Capacity}, {&node.Status.Allocatable, &initial.Status.Allocatable},
@@ -83,8 +83,8 @@ func reconcileResources(node, initial *corev1.Node) (changed bool) {
 	return changed
 }
 
-// reconcileHugePages copies the huge page resources from initial to node. It removes page sizes that initial does not have.
-// It reports whether node was changed.
+// reconcileHugePages copies the huge page resources to node from initial, the result of [Initial], and removes other page
+// sizes. It reports whether node was changed.
 func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 	s := &node.Status
 	set := func(list corev1.ResourceList, name corev1.ResourceName, want resource.Quantity, missing bool) {

@@ -72,7 +72,8 @@ type object struct {
 	state   state
 }
 
-// listObjects yields all containers of a snapshot, and then all sandboxes. It skips those without a pod UID.
+// listObjects yields the containers of a snapshot and then its sandboxes. It skips containers and sandboxes without a pod
+// UID.
 func listObjects(snapshot cri.Snapshot) iter.Seq[object] {
 	return func(yield func(object) bool) {
 		for i := range snapshot.Containers {

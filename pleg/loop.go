@@ -194,7 +194,7 @@ func (l *loop) isCovered(uid string, eventTime time.Time) bool {
 	return ok && eventTime.Before(rec.relistStart)
 }
 
-// startList starts a full list in a goroutine. It replaces the relists of single pods that are queued at present.
+// startList starts a full list in a goroutine. If the list succeeds, it makes the queued relists of single pods unnecessary.
 func (l *loop) startList(ctx context.Context, now time.Time) {
 	l.listing, l.fullRequested, l.lastStart = true, false, now
 	for _, rec := range l.queue {

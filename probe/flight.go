@@ -158,7 +158,8 @@ func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	l.removeIfEmpty(e.pod)
 }
 
-// updateFlightPhase marks the running probe as slow, or gives it up as hung if the deadline of its prober call has passed.
+// updateFlightPhase is called when a running probe is due for a check. It marks the probe as slow, or gives the probe up as
+// hung if the deadline of its prober call has passed.
 func (l *loop) updateFlightPhase(probe *entry, now time.Time) {
 	if now.Before(probe.flight.deadline) {
 		l.setPhase(probe.flight, slow)

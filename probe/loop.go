@@ -63,7 +63,7 @@ func newLoop(s *Set) *loop {
 	return l
 }
 
-// removeUnclaimedResults removes results that a previous agent process has stored, if no target has their container.
+// removeUnclaimedResults removes the results of a previous agent process for which no target with the same container exists.
 func (l *loop) removeUnclaimedResults() {
 	for _, k := range l.set.store.removeUnclaimed() {
 		if e := l.entries[k]; e == nil || !e.state.hasValue {
@@ -142,8 +142,8 @@ func (l *loop) applySyncs(reqs requests) {
 	}
 }
 
-// addTargets creates a probe for each new target, and updates the existing probes of the other targets. Probes whose target
-// is missing remain until removeStaleEntries.
+// addTargets creates a probe for each new target, and updates the probes of the other targets. It keeps the probes whose
+// target is missing in targets; removeStaleEntries removes those probes.
 func (l *loop) addTargets(targets []Target) {
 	l.syncCount++
 	now := time.Now()

@@ -45,8 +45,8 @@ func NewState(first time.Time) State {
 // Value returns the current value of the probe. ok is false if there is none.
 func (s State) Value() (value Value, ok bool) { return s.value, s.hasValue }
 
-// NextProbe returns the time of the next probe. It returns the zero time if the container cannot be probed; only
-// UpdateTarget can change this.
+// NextProbe returns the time of the next probe. It returns the zero time if the container cannot be probed. In that case,
+// only UpdateTarget can set a time.
 func (s State) NextProbe() time.Time {
 	if !s.probable {
 		return time.Time{}

@@ -27,7 +27,7 @@ func Class(pod *corev1.Pod) corev1.PodQOSClass {
 	return class
 }
 
-// StatusClass returns the QoS class in the pod status. If the status has none, it returns [Class]. Use it to manage pods,
+// StatusClass returns the QoS class in the pod status, or [Class] if the status has none. Use StatusClass to manage pods,
 // because the class in the status never changes. Source: GetPodQOS in pkg/apis/core/v1/helper/qos.
 func StatusClass(pod *corev1.Pod) corev1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
@@ -76,8 +76,8 @@ func classifyResources(resources *corev1.ResourceRequirements) corev1.PodQOSClas
 	}
 }
 
-// classifyList returns the QoS class of a container that has only requests or only limits. The argument is this list of
-// requests or limits.
+// classifyList returns the QoS class of a container that has only requests or only limits. list contains these requests or
+// limits.
 func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	if len(list) > 0 {
 		if q := list[corev1.ResourceCPU]; !q.IsZero() {
@@ -90,8 +90,8 @@ func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	return corev1.PodQOSBestEffort
 }
 
-// hasPodLevelResources reports whether the pod has pod-level resources: an entry in spec.resources, even of zero, for a
-// resource that counts there. Source: IsPodLevelResourcesSet in k8s.io/component-helpers/resource.
+// hasPodLevelResources reports whether spec.resources has an entry, even of zero, for a resource that is supported at the
+// pod level. Source: IsPodLevelResourcesSet in k8s.io/component-helpers/resource.
 func hasPodLevelResources(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
 	return r != nil && (hasPodLevelEntry(r.Requests) || hasPodLevelEntry(r.Limits))

@@ -101,8 +101,8 @@ func visitContainerStatuses(pod *corev1.Pod, visit func(*corev1.ContainerStatus)
 	}
 }
 
-// visitStatusResources calls visit for each field "resources" in the pod status: that of the pod, and those of its
-// containers.
+// visitStatusResources calls visit for the field "resources" in the status of the pod and in the status of each container.
+// It skips unset fields.
 func visitStatusResources(pod *corev1.Pod, visit func(*corev1.ResourceRequirements)) {
 	if r := pod.Status.Resources; r != nil {
 		visit(r)

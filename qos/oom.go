@@ -69,8 +69,8 @@ func computeBurstableScore(request, capacity int64) int {
 	return min(max(1000-int(thousandths), minBurstableScore), maxBurstableScore)
 }
 
-// unclaimedMemoryShare returns, in bytes, the part of the pod-level memory request that no container requests, divided by
-// the number of containers. Init containers count too.
+// unclaimedMemoryShare returns the part of the pod-level memory request that no container requests, in bytes, divided by the
+// number of regular and init containers.
 func unclaimedMemoryShare(pod *corev1.Pod) int64 {
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers)
 	if pod.Spec.Resources == nil || n == 0 {

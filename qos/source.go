@@ -87,8 +87,8 @@ func nilIfInfeasible(pod *corev1.Pod, spec corev1.ResourceList) corev1.ResourceL
 	return spec
 }
 
-// isResizeInfeasible reports whether the pod has a pending resize that the node can never grant. The pod status has this
-// information.
+// isResizeInfeasible reports whether the pod status has the condition PodResizePending with reason Infeasible: the node can
+// never grant the pending resize.
 func isResizeInfeasible(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodResizePending {

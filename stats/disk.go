@@ -87,8 +87,8 @@ func (d *filesystems) callFor(path string) *sharedCall[fsMeasurement] {
 	return s
 }
 
-// listHung calls add(path, since) for each file system whose statfs call has been running for longer than threshold. The
-// argument since is that duration.
+// listHung calls add(path, since) for each file system whose statfs call has been running for longer than threshold. since
+// is the running time of the call.
 func (d *filesystems) listHung(threshold time.Duration, add func(path string, since time.Duration)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,7 +26,8 @@ func (l *leafCache) podLeaves(pod cgroups.Path) map[string]string {
 	return l.byPod[pod]
 }
 
-// setLeaves caches the names of the cgroups that were listed in a pod cgroup. It returns them by container or sandbox ID.
+// setLeaves caches names, the names of the cgroups in the pod cgroup pod. It returns a map from container or sandbox IDs to
+// these names.
 func (l *leafCache) setLeaves(pod cgroups.Path, names []string) map[string]string {
 	byID := make(map[string]string, len(names))
 	for _, leaf := range names {

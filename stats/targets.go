@@ -104,7 +104,7 @@ func (k *targetSet) dueTargets(now time.Time) (due []*measurement, wake time.Tim
 	return due, wake
 }
 
-// startJob records that the job j has started to measure a target. It returns the target to measure.
+// startJob records in entry that the job j has started to measure the target of entry. It returns this target.
 func (k *targetSet) startJob(entry *measurement, j *job) target {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -112,7 +112,7 @@ func (k *targetSet) startJob(entry *measurement, j *job) target {
 	return entry.target
 }
 
-// abandonJob records that the job j hangs. Until it returns, the measurement has an error.
+// abandonJob records that the job j hangs. The measurement entry has an error until j returns.
 func (k *targetSet) abandonJob(entry *measurement, j *job) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -43,8 +43,8 @@ func (w *walker) measureDue(ctx context.Context) time.Time {
 	return wake
 }
 
-// measureTarget measures the target of entry within the CPU budget p. If the measurement makes no progress, it abandons the
-// measurement and returns false.
+// measureTarget measures the target of entry within the CPU budget p. If the job makes no progress, measureTarget abandons
+// it and returns false.
 func (w *walker) measureTarget(ctx context.Context, entry *measurement, p *dirusage.Pace) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // an abandoned walk stops after its system call

@@ -71,7 +71,8 @@ func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
-// isUnneeded reports whether no pod needs the device any more: no volume on it has the desired state plan.Mounted.
+// isUnneeded reports whether no pod needs the device any more. A pod needs the device while one of its volumes on the device
+// must be mounted.
 func (t *deviceTable) isUnneeded(dev *device) bool {
 	for _, vol := range t.plan.Volumes {
 		if vol.Device == &dev.plan && vol.Desired == plan.Mounted {

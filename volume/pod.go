@@ -45,8 +45,8 @@ func (v *Volumes) newPod(uid, name string) *podState {
 	return &podState{uid: uid, name: name, dir: filepath.Join(v.opts.Root, uid), changed: make(chan struct{})}
 }
 
-// ensurePod returns the state of the pod's volumes. If there is none, it creates the state if usesVolumes is true, and
-// otherwise returns nil.
+// ensurePod returns the volume state of the pod. If there is no state yet, it creates the state for a pod that uses volumes,
+// and returns nil for other pods.
 func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 	v.mu.Lock()
 	defer v.mu.Unlock()

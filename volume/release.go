@@ -45,7 +45,8 @@ func (v *Volumes) Release(ctx context.Context, uid string) error {
 	return nil
 }
 
-// hasDevice reports whether a volume of the pod has a device. If so, Prepare may have refused the device to other pods.
+// hasDevice reports whether a volume of the pod has a device. If it has, Prepare may have refused other pods that use the
+// device.
 func (v *Volumes) hasDevice(state *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -45,7 +45,7 @@ func (v *Volumes) Usage(ctx context.Context, uid, name string) (used Usage, err 
 	return used, nil
 }
 
-// findSetUp returns the volume with this name of the pod with this UID. It returns false if the volume is not set up.
+// findSetUp returns the named volume of the pod with this UID. It returns false if the volume is not set up.
 func (v *Volumes) findSetUp(uid, name string) (Volume, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

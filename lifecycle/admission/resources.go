@@ -20,8 +20,8 @@ import (
 // quantities has an amount per resource: CPU in millicores, and each other resource in its own unit.
 type quantities map[corev1.ResourceName]int64
 
-// addList adds the quantities in list to a. It ignores a resource for which isCounted returns false, except CPU. A negative
-// quantity counts as zero.
+// addList adds the quantities in list to a. CPU counts in millicores; another resource counts in whole units if isCounted
+// returns true for its name. A negative quantity counts as zero.
 func (a quantities) addList(list corev1.ResourceList) {
 	for name, q := range list {
 		switch {

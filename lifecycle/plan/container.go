@@ -86,7 +86,7 @@ func (p *planner) planRunning(container *corev1.Container, live *cri.Container) 
 	return true
 }
 
-// planPostStart plans to run the postStart hook of the running instance live.
+// planPostStart plans to run the postStart hook of live, the running instance of the container.
 func (p *planner) planPostStart(container *corev1.Container, live *cri.Container) {
 	p.out.Start = append(p.out.Start, Start{Container: container, Attempt: live.Attempt, CreatedID: live.ID, PostStartOnly: true, Generation: p.view.Generation})
 }

@@ -40,8 +40,8 @@ func Decide(state State) (actions Actions, status corev1.PodStatus) {
 	return a, st
 }
 
-// Status returns the status of the pod in state. waiting contains the reason why each container waits, by container name.
-// starting is true while containers are being started: exited containers then do not make the phase terminal.
+// Status returns the status of the pod in state. waiting maps container names to the reasons why the containers wait. While
+// starting is true, exited containers do not make the phase terminal.
 func Status(state State, waiting map[string]podstatus.Waiting, starting bool) corev1.PodStatus {
 	if state.Rejection != nil {
 		return state.Rejection.Status(state.Pod)

@@ -30,8 +30,8 @@ func (p *planner) killEarlierGenerations() {
 	}
 }
 
-// wasStoppedForRestart reports whether the exited instance dead was stopped because another container requested a restart of
-// all containers. Such an exit causes no back-off.
+// wasStoppedForRestart reports whether dead, an exited instance of the container, was stopped because another container
+// requested a restart of all containers. Such an exit causes no back-off.
 func (p *planner) wasStoppedForRestart(container *corev1.Container, dead *cri.Container) bool {
 	return podview.GenerationOf(dead) < p.view.Generation && !podview.RequestsRestartAll(container, dead)
 }

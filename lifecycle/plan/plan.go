@@ -165,13 +165,14 @@ func Plan(state State) Actions {
 	return planActions(&state, state.mustNotStart())
 }
 
-// mustNotStart reports whether the plan must not start a container, because the pod was evicted or rejected, or has reached
-// a terminal phase.
+// mustNotStart reports whether the plan must start no container, because the pod was evicted or rejected, or has a terminal
+// phase.
 func (s *State) mustNotStart() bool {
 	return s.Previous != nil && podstatus.IsTerminal(s.Previous.Phase) || s.Eviction != nil || s.Rejection != nil
 }
 
-// planActions returns the next actions for the pod in state. If terminal is true, the actions only stop containers.
+// planActions returns the next actions for the pod in state. If terminal is true, because the phase is or becomes terminal,
+// the actions only terminate the pod.
 func planActions(state *State, terminal bool) Actions {
 	if state.Pod == nil || state.Deleted || state.Pod.DeletionTimestamp != nil {
 		return Teardown(*state, teardownGrace(state))

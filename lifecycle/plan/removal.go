@@ -41,7 +41,7 @@ func (p *planner) showsTemporaryEviction(status *corev1.PodStatus) bool {
 	return e.IsTemporary(p.state.Pod) && status.Phase == corev1.PodPending && status.Reason == e.Reason
 }
 
-// isNeeded reports whether the sandbox must be kept, because one of its containers is kept.
+// isNeeded reports whether the plan keeps a container of the sandbox, so that the sandbox must be kept too.
 func (p *planner) isNeeded(sandbox *cri.Sandbox) bool {
 	for i := range p.state.Observed.Containers {
 		if c := &p.state.Observed.Containers[i]; c.SandboxID == sandbox.ID && !p.isObsolete(c) {

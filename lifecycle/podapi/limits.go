@@ -47,7 +47,8 @@ type pathStep struct {
 	index      int
 }
 
-// checkValue checks the length of each list and map in a value. step is the last element of the path of this value.
+// checkValue checks the length of each list and map in value and its fields. step is the last element of the path to value,
+// for errors.
 func (w *listChecker) checkValue(value reflect.Value, step pathStep) {
 	w.stack = append(w.stack, step)
 	defer func() { w.stack = w.stack[:len(w.stack)-1] }()

@@ -107,7 +107,7 @@ func undoContainers(old, list []corev1.Container) {
 	}
 }
 
-// undoResources resets the requests and limits of CPU and memory to those in old.
+// undoResources restores the CPU and memory requests and limits in resources to the amounts in old.
 func undoResources(old, resources *corev1.ResourceRequirements) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		resources.Requests = restoreAmount(name, old.Requests, resources.Requests)

@@ -64,7 +64,8 @@ func validateFieldRef(ref *corev1.ObjectFieldSelector, path *field.Path) field.E
 	return validateFieldOf(ref, path, podfield.FieldPaths())
 }
 
-// validateFieldOf checks that a field reference names one of the given pod fields, or a single label or annotation.
+// validateFieldOf checks that a field reference names one of the pod fields in fields, or one label or annotation, such as
+// metadata.labels['app'].
 func validateFieldOf(ref *corev1.ObjectFieldSelector, path *field.Path, fields []string) field.ErrorList {
 	if ref.APIVersion != "v1" {
 		return field.ErrorList{field.NotSupported(path.Child("apiVersion"), ref.APIVersion, []string{"v1"})}

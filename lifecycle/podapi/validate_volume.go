@@ -243,8 +243,8 @@ func validateProjection(projection *corev1.VolumeProjection, path *field.Path, t
 	return errs
 }
 
-// validateToken checks a service account token in a projected volume. The token may have the path of another file, which it
-// then replaces.
+// validateToken checks the path and expiration of a service account token in a projected volume. Another source of the
+// volume may use the same path: the token then replaces its file.
 func validateToken(token *corev1.ServiceAccountTokenProjection, path *field.Path) field.ErrorList {
 	errs := validateFilePath(token.Path, path.Child("path"), nil)
 	path = path.Child("expirationSeconds")

@@ -205,8 +205,7 @@ func sandboxSecurity(pod *corev1.Pod, opts Options) (cri.SandboxSecurity, error)
 	return s, err
 }
 
-// checkValue validates a value with the function valid. It returns an error for the field at path if the function returns
-// messages.
+// checkValue returns an error for the field at path if valid(value) returns messages that describe why value is invalid.
 func checkValue(path *field.Path, value string, valid func(string) []string) error {
 	if msgs := valid(value); len(msgs) > 0 {
 		return field.Invalid(path, value, strings.Join(msgs, "; "))

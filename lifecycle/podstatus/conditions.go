@@ -65,8 +65,8 @@ func podConditions(view *podview.View, status *corev1.PodStatus, previous []core
 	return out
 }
 
-// initializedCondition returns the condition Initialized. It becomes True when all init containers have completed, and stays
-// True when containers restart.
+// initializedCondition returns the condition Initialized. It is True if all init containers have completed, a regular
+// container has started, or it is True in previous, the conditions of the previous pod status.
 func initializedCondition(pod *corev1.Pod, status *corev1.PodStatus, previous []corev1.PodCondition) corev1.PodCondition {
 	c := corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}
 	if status.Phase == corev1.PodSucceeded {
@@ -178,8 +178,8 @@ func readyCondition(pod *corev1.Pod, status *corev1.PodStatus) corev1.PodConditi
 	return c
 }
 
-// applyReadinessGates returns the condition ready with status False if a readiness gate of the pod is not True in
-// conditions. Otherwise it returns ready unchanged.
+// applyReadinessGates returns the condition ready, with status False if the condition of a readiness gate is missing or not
+// True. conditions are the conditions of the pod.
 func applyReadinessGates(pod *corev1.Pod, ready corev1.PodCondition, conditions []corev1.PodCondition) corev1.PodCondition {
 	if ready.Status != corev1.ConditionTrue {
 		return ready

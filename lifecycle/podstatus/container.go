@@ -107,8 +107,8 @@ func (d *statusBuilder) instanceStatus(container *corev1.Container, previous *co
 	return st
 }
 
-// setFromInstance sets the fields of the container status from the newest instance last. previous is the previous status of
-// the container; it may be nil.
+// setFromInstance sets the fields of status from last, the newest instance of the container. previous is the status of the
+// container in the previous pod status, or nil.
 func (d *statusBuilder) setFromInstance(container *corev1.Container, last *cri.Container, status, previous *corev1.ContainerStatus) {
 	if last.State != cri.ContainerCreated { // else the probe results of the next instance would be attributed to this one
 		status.ContainerID = d.containerID(last)

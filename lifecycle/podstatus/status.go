@@ -147,8 +147,8 @@ func hasCreatedContainer(pod *corev1.Pod, observed cri.Pod) bool {
 	})
 }
 
-// completedBefore reports whether a pod with this status has terminated, and all its containers exited before its active
-// deadline.
+// completedBefore reports whether a pod with this status has reached a terminal phase, and no regular container exited at or
+// after deadline, the end of its activeDeadlineSeconds.
 func completedBefore(status *corev1.PodStatus, deadline time.Time) bool {
 	return IsTerminal(status.Phase) && !slices.ContainsFunc(status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Terminated != nil && !c.State.Terminated.FinishedAt.Time.Before(deadline)

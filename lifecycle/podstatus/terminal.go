@@ -50,8 +50,8 @@ func TerminateContainers(status *corev1.PodStatus) {
 // maxTerminationMessages limits the termination messages of a pod, in bytes. All its containers have equal shares.
 const maxTerminationMessages = 12 * 1024
 
-// truncateMessages limits the termination messages in the status to maxTerminationMessages bytes together. Each message may
-// have an equal share. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
+// truncateMessages cuts each termination message in the status to its share: maxTerminationMessages bytes divided by the
+// number of containers. Source: normalizeStatus in pkg/kubelet/status/status_manager.go.
 func truncateMessages(status *corev1.PodStatus) {
 	lists := [...][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses}
 	n := 0

@@ -121,7 +121,8 @@ func (s *Store) reportNotRun() {
 	}
 }
 
-// removeNamed returns the pods without each pod that has the same UID, or the same namespace and name, as a pod in named.
+// removeNamed returns the pods that have no counterpart in named. A counterpart has the same UID, or the same namespace and
+// name.
 func removeNamed(pods, named []*corev1.Pod) []*corev1.Pod {
 	taken := make(map[string]bool, 2*len(named))
 	for _, pod := range named {

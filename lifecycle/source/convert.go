@@ -102,8 +102,8 @@ func preferKubeletError(text []byte, err error) error {
 	return err
 }
 
-// reportConversionError reports the error because of which a document cannot be converted to JSON: the document is invalid
-// YAML or exceeds a limit.
+// reportConversionError reports err, the error of converting a document from YAML to JSON. It adds the line or the field if
+// err contains it.
 func (p *parser) reportConversionError(err error) {
 	e, ok := errors.AsType[*safeyaml.Error](err)
 	switch {

@@ -81,13 +81,14 @@ func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	return fits
 }
 
-// setReadError records that the manifest could not be read. Its previous pods remain.
+// setReadError records err, the error of reading the manifest from location, a path or URL. The pods of the previous content
+// remain.
 func (m *manifest) setReadError(location string, err error) {
 	m.errs, m.read = []*Error{{File: location, Err: err}}, nil
 }
 
-// isChanging reports whether the file is missing, or has changed and is not stable yet, so that its new content was not
-// read.
+// isChanging reports whether the newest content of the file was not read: the file is missing, or it has changed too
+// recently.
 func (m *manifest) isChanging() bool {
 	return !m.missingSince.IsZero() || m.read != nil && !isSameVersion(m.read, m.seen)
 }

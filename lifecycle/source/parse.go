@@ -140,7 +140,8 @@ func (p *parser) parseDocument(doc document) {
 	}
 }
 
-// parseList parses each item of a PodList or List as a pod. An item with neither kind nor apiVersion is of kind implied.
+// parseList parses each item of a PodList or List as a pod. implied is the kind of an item that has neither kind nor
+// apiVersion.
 func (p *parser) parseList(raw []byte, implied string) {
 	l := podList{}
 	if !p.decodeStrict(raw, "", &l) {
@@ -211,7 +212,8 @@ func (p *parser) decodeStrict(raw []byte, path string, object any) bool {
 	return len(strict) == 0
 }
 
-// reportPart reports an error of the object at path. If the error is a *safeyaml.Error, it is about a field of that object.
+// reportPart reports an error of the object at path. If err is a *safeyaml.Error, it appends the path of the invalid field
+// within the object.
 func (p *parser) reportPart(path string, err error) {
 	if e, ok := errors.AsType[*safeyaml.Error](err); ok {
 		path, err = joinPath(path, e.Path), e.Err

@@ -192,8 +192,8 @@ func (o Origin) checkReferences(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// projectsObjects reports whether a projected volume has a source that only an API server provides, and that this agent
-// cannot read.
+// projectsObjects reports whether a projected volume has a source that this agent cannot provide, such as a cluster trust
+// bundle, or a secret if AllowObjects is false.
 func (o Origin) projectsObjects(projected *corev1.ProjectedVolumeSource) bool {
 	return slices.ContainsFunc(projected.Sources, func(s corev1.VolumeProjection) bool {
 		switch {

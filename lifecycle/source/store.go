@@ -103,7 +103,8 @@ func (h *Handler) findDuplicates(path string, entries []entry) []*Error {
 	return resolveDuplicates(claims)[path]
 }
 
-// checkRoom returns an error if the directory would exceed its limits after a manifest of the size added is stored at path.
+// checkRoom returns an error if a manifest stored at path would make the directory exceed its limits. added is the cost of
+// this manifest, which replaces an existing manifest at path.
 func (h *Handler) checkRoom(path string, added cost) error {
 	others, files := h.view.totalCost, len(h.view.files)
 	if m := h.view.files[path]; m != nil {

@@ -148,7 +148,8 @@ func writeRange(path string, mapping cri.IDMapping) error {
 	return atomicfile.WriteFile(path, data, 0o600)
 }
 
-// readRange reads a range from a file. It returns an error if this package does not assign such a range.
+// readRange reads the ID range of a pod from a file. It returns an error if the range does not have the form of the ranges
+// that this package assigns.
 func readRange(path string) (cri.IDMapping, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -111,7 +111,8 @@ func (f *sharedCalls[V]) shareCall(ctx context.Context, key cacheKey, ask func(c
 	}
 }
 
-// runCall runs ask, stores its result in call, and wakes the callers that wait in shareCall for the result.
+// runCall runs ask, stores its result in call and returns it. It then wakes the callers of shareCall with the same key,
+// which wait for the result.
 func (f *sharedCalls[V]) runCall(ctx context.Context, key cacheKey, call *sharedCall[V], ask func(context.Context) (V, error)) (V, error) {
 	defer func() { // also if ask panics
 		f.mu.Lock()

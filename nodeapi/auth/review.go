@@ -181,8 +181,8 @@ func (r *reviewer) requestAccessReview(
 	})
 }
 
-// newWaitLimit returns a limit for the number of requests that wait for a review. It is derived from maxReviews, the largest
-// number of concurrent reviews.
+// newWaitLimit returns a limit for the number of requests that wait for a review, in total and per client. maxReviews is the
+// largest number of concurrent reviews.
 func newWaitLimit(maxReviews int) waitLimit {
 	return waitLimit{maxTotal: 8 * maxReviews, maxPerClient: 2 * maxReviews, reserved: 2}
 }

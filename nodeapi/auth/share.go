@@ -167,8 +167,8 @@ func (s *slots) grantSlots() {
 	}
 }
 
-// removeIdleClient removes a client from the turn order if none of its reviews waits. It deletes the client if none of its reviews
-// runs either.
+// removeIdleClient removes a client without waiting reviews from the turn order. It deletes the client if no review of the
+// client is running either.
 func (s *slots) removeIdleClient(queue *clientQueue) {
 	if len(queue.waiting) > 0 {
 		return

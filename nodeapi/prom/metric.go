@@ -48,8 +48,8 @@ type labels struct {
 	kept  []int
 }
 
-// keptLabels returns the given labels of a metric, without the labels in Options.WithoutLabels. It returns false if
-// Options.Without excludes the metric.
+// keptLabels returns the names of a metric's labels without those in Options.WithoutLabels. family is the name of the
+// metric. It returns false if Options.Without excludes the metric.
 func (m *Metrics) keptLabels(family string, names []string) (labels, bool) {
 	if matchesAny(m.opts.Without, family) {
 		return labels{}, false

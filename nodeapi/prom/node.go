@@ -67,8 +67,8 @@ type NodeHooks struct {
 	Reported    func(*corev1.Node)
 }
 
-// Node returns hooks that record the durations of the node's start, until the node is ready. They record nothing if the Node
-// object was created before the agent started.
+// Node returns hooks that record how long the node takes to start, until it is ready. They record nothing if the Node object
+// was created before the agent started.
 func (m *Metrics) Node(opts NodeOptions) NodeHooks {
 	n := &m.node
 	n.group.enabled.Store(true)

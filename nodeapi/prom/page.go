@@ -96,8 +96,8 @@ func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.writePage(w, r, result.families)
 }
 
-// gatherMetrics calls all collectors, and returns an error after PageOptions.Timeout. If a collector hangs, the request
-// counts as running for PageOptions.InFlight until the collector returns.
+// gatherMetrics calls all collectors, and returns an error after PageOptions.Timeout. A request with a hung collector counts
+// for PageOptions.InFlight until that collector returns.
 func (p *page) gatherMetrics(ctx context.Context) (gatherResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
 	defer cancel()

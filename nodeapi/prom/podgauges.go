@@ -67,7 +67,7 @@ const (
 	lifecycleTerminated  = "terminated"
 )
 
-// newZeroValues returns the series that exist even without pods, with the value 0.
+// newZeroValues returns the series with value 0 that the page contains even if there are no pods.
 func (l *podGauges) newZeroValues() gaugeValues {
 	t := gaugeValues{}
 	t.addValue(l.ephemeral, 0)

@@ -55,8 +55,8 @@ func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, stat
 	r.pod, r.status = pod, status
 }
 
-// initRecord initializes the record with the first status of the pod. It counts the pod as admitted, unless the pod has
-// failed or succeeded already.
+// initRecord initializes the record with the first status of the pod. It counts the pod as admitted if the phase is not
+// terminal.
 func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
 	r.firstSeen = now
@@ -129,7 +129,7 @@ func (r *podRecord) countTerminated(metrics *lifecycleMetrics, status *corev1.Po
 	}
 }
 
-// countResizes counts each request and limit of a container that differs between two versions of a pod.
+// countResizes counts the requests and limits of containers that differ between before and after, two versions of a pod.
 func countResizes(metrics *lifecycleMetrics, before, after *corev1.Pod) {
 	for _, lists := range [...][2][]corev1.Container{
 		{before.Spec.InitContainers, after.Spec.InitContainers}, {before.Spec.Containers, after.Spec.Containers},
@@ -200,7 +200,8 @@ func (r *podRecord) countDeferred(metrics *lifecycleMetrics, pending *corev1.Pod
 	return true
 }
 
-// countRemoval is called when the pod is removed. If a resize is deferred, it records for how long.
+// countRemoval is called when the pod is removed. If a resize is still deferred, it records the time since the resize was
+// deferred.
 func (r *podRecord) countRemoval(metrics *lifecycleMetrics, now time.Time) {
 	if r.status != nil {
 		r.countDeferred(metrics, podstatus.FindCondition(r.status.Conditions, corev1.PodResizePending), "terminated", now)

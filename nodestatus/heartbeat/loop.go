@@ -171,7 +171,8 @@ func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	return l.buildRequest(kind, s.changed)
 }
 
-// updateKind returns which kind of status update is due now. If a caller of [Reporter.Report] waits, it is a full update.
+// updateKind returns which kind of status update is due now. While a caller of [Reporter.Report] waits and no request is
+// running, this is a full update.
 func (l *loop) updateKind(now time.Time) updateKind {
 	due, full := l.schedule.updateDue(now)
 	switch {
@@ -228,7 +229,8 @@ func (l *loop) nextWake() time.Time {
 	return wake
 }
 
-// observeWatch reads the Node that the watch has received. If it is newer than serverNode, it becomes serverNode.
+// observeWatch reads the Node that the watch has received. If the Node is registered and this version is newer than
+// serverNode, it replaces serverNode.
 func (l *loop) observeWatch() {
 	node, present := l.r.store.Get(l.r.name)
 	if !present {

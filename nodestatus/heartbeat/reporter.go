@@ -208,8 +208,8 @@ func (r *Reporter) Report(ctx context.Context) error {
 	}
 }
 
-// Notify makes Run call fn after [Reporter.Node] has changed. A change of heartbeat times does not count; sometimes fn is
-// called without a change. It must not block. Notify panics if fn is nil.
+// Notify registers fn, which Run calls after [Reporter.Node] has changed in more than heartbeat times. fn must not block,
+// and may be called without a change. Notify panics if fn is nil.
 func (r *Reporter) Notify(fn func()) {
 	if fn == nil {
 		panic("heartbeat: Reporter.Notify: nil function")

@@ -113,8 +113,8 @@ func (s *schedule) registerAttempted(now time.Time, err error) {
 	s.nextRegister = now.Add(registerBackoff.After(s.registerFailures))
 }
 
-// delayReregistration sets the time at which a deleted Node is registered again. The delay grows with the number of consecutive
-// deletions.
+// delayReregistration sets the time at which a deleted Node is registered again. deletions is the number of consecutive
+// deletions, with which the delay grows.
 func (s *schedule) delayReregistration(now time.Time, deletions int) {
 	s.nextRegister = now.Add(backoff.Jitter(reregisterBackoff.After(deletions), 1, 1.5, s.random()))
 }

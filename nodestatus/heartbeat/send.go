@@ -49,7 +49,8 @@ func (l *loop) buildRequest(kind request, changed bool) func(context.Context) ou
 	}
 }
 
-// currentFacts returns the last results of all sources, together with the events that were already recorded.
+// currentFacts returns the last results of all sources. The facts include announced, which says which events were already
+// recorded.
 func (r *Reporter) currentFacts(announced nodestatus.Announced) nodestatus.Facts {
 	f := r.sources.currentFacts(r.wallClock())
 	f.Announced = announced
@@ -146,7 +147,7 @@ func (r *Reporter) tryReport(ctx context.Context, previous *corev1.Node, announc
 	return nil
 }
 
-// finishRequest applies the outcome of a request. It stores the received Node, calls the hooks, and sets the time of the
+// finishRequest applies out, the outcome of a request: it stores the received Node, calls the hooks and sets the time of the
 // next request.
 func (l *loop) finishRequest(out outcome, now time.Time) {
 	l.busy = false

@@ -44,7 +44,8 @@ type sourceReader struct {
 	loggedErrors map[string]string // last logged error by source; empty: none
 }
 
-// currentFacts returns the last results of all sources, for a status of the Node at the time wall.
+// currentFacts returns the last results of all sources. wall is the current wall clock time, from which the time stamps of
+// the node status are computed.
 func (g *sourceReader) currentFacts(wall time.Time) nodestatus.Facts {
 	g.mu.Lock()
 	f := g.facts

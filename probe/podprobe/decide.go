@@ -29,8 +29,8 @@ func (r Results) decidedOutcome(pod *corev1.Pod, status *corev1.ContainerStatus,
 	return v.Outcome, true
 }
 
-// sameInstance returns the previous status of a container if it describes the same container instance as status, otherwise
-// nil.
+// sameInstance returns before, the previous status of a container, if its container ID is that of status. Otherwise it
+// returns nil.
 func sameInstance(status, before *corev1.ContainerStatus) *corev1.ContainerStatus {
 	if before == nil || before.ContainerID == "" || containerID(before) != containerID(status) {
 		return nil

@@ -137,7 +137,7 @@ func (h proberBuilder) newGRPCProber(action *corev1.GRPCAction) (probe.Prober, e
 	return h.options.GRPC(cfg)
 }
 
-// resolvePort returns a port number. The argument p has the number itself, or the name of a port of the container.
+// resolvePort returns the port number for p, which is a number or the name of a port of the container.
 func (h proberBuilder) resolvePort(p intstr.IntOrString) (int, error) {
 	port := int(p.IntVal)
 	if p.Type == intstr.String {

@@ -133,7 +133,8 @@ func (d *drivers) restorePredecessor(plugin pluginregistry.Plugin) bool {
 	return true
 }
 
-// dropPredecessor is called after the registration of a driver has succeeded. It drops the previous driver of the same name.
+// dropPredecessor removes the previous driver of the same name, after plugin was registered successfully. Until then, the
+// previous driver remains as a fallback.
 func (d *drivers) dropPredecessor(plugin pluginregistry.Plugin) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -222,8 +223,8 @@ func (p *Plugin) Watch(ctx context.Context, changed func(kind, namespace, name s
 	return nil
 }
 
-// WaitsFor reports whether object may be a CSIDriver object. It is true for this kind and for an empty kind, which stands
-// for any kind. WaitsFor implements [volume.ObjectWaiter].
+// WaitsFor reports whether a change of object may let failed steps succeed: it is a CSIDriver object, or its kind is empty,
+// which means any kind. WaitsFor implements [volume.ObjectWaiter].
 func (p *Plugin) WaitsFor(object volume.Object) bool {
 	return object.Kind == kindDriver || object.Kind == ""
 }

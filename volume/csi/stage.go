@@ -198,8 +198,8 @@ func (p *Plugin) Unstage(ctx context.Context, vol volume.Volume) error {
 	return err
 }
 
-// unstageVolume calls NodeUnstageVolume of the volume's driver. It does nothing if the driver does not have the capability
-// STAGE_UNSTAGE_VOLUME.
+// unstageVolume calls NodeUnstageVolume of the driver o.driver for the volume handle o.handle. It does nothing if the driver
+// does not have the capability STAGE_UNSTAGE_VOLUME.
 func (p *Plugin) unstageVolume(ctx context.Context, vol *volume.Volume, o owner) error {
 	c, err := p.connectDriver(ctx, o.driver)
 	if err != nil {

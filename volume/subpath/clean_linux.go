@@ -49,8 +49,8 @@ func (c *cleaner) cleanPath(ctx context.Context, path string, depth int) error {
 	return ignoreNotExist(os.Remove(path))
 }
 
-// cleanDir removes the directory at path and the entries in it that Prepare has created. depth has the same meaning as in
-// [cleaner.cleanPath].
+// cleanDir removes the directory at path and the entries in it that Prepare has created. depth is the depth of path below
+// the argument of Clean.
 func (c *cleaner) cleanDir(ctx context.Context, path string, depth int) error {
 	err := os.Remove(path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

@@ -64,8 +64,8 @@ const (
 	maxBlocks = 100     // number of certificates
 )
 
-// NormalizeChain returns the PEM-encoded certificates in chain, without PEM headers and without the text between them. It
-// returns an error if chain has no certificate or is too large.
+// NormalizeChain returns the certificates in chain as PEM blocks, without PEM headers and without text outside of the
+// blocks. It returns an error if chain has no PEM block or is too large.
 func NormalizeChain(chain []byte) ([]byte, error) {
 	if len(chain) > maxChain {
 		return nil, fmt.Errorf("certificate chain has %d bytes, more than %d", len(chain), maxChain)

@@ -88,8 +88,8 @@ func SelectBundles(all []volume.TrustBundle, source *corev1.ClusterTrustBundlePr
 	return found, nil
 }
 
-// EncodeAnchors returns the certificates in bundles as PEM, without duplicates, PEM headers and the text between them. They
-// are sorted by a hash with seed, so that consumers do not rely on an order.
+// EncodeAnchors returns the certificates in bundles as PEM blocks, without PEM headers and duplicates. The order is
+// pseudo-random and depends on seed, so that consumers cannot rely on an order.
 func EncodeAnchors(bundles []volume.TrustBundle, seed maphash.Seed) ([]byte, error) {
 	size := 0
 	seen := map[string]bool{}

@@ -20,8 +20,8 @@ func containerFamilies() []family {
 		processFamilies(), pressureFamilies(), specFamilies())
 }
 
-// timeFamilies returns the metrics about when a container was created, started and last seen. It also returns its health
-// state, which is unknown.
+// timeFamilies returns the metrics about when a container was created, started and last seen, and the metric
+// container_health_state, which is always -1.
 func timeFamilies() []family {
 	return []family{
 		{
@@ -64,13 +64,14 @@ func (r *cgroupRow) createdAt() time.Time {
 	return r.Sandbox.CreatedAt
 }
 
-// cgroupFamily returns a metric with one series per cgroup. read(s) returns its value. The argument parts selects the cgroup
-// counters that read needs.
+// cgroupFamily returns a metric with one series per cgroup. The function read returns the value of a series, and parts
+// selects the cgroup counters that read needs.
 func cgroupFamily(name, kind, help string, parts cgroups.Parts, read func(s *cgroups.Stats) float64) family {
 	return family{name: name, kind: kind, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) { e.writeValue(read(&r.Stats)) }}
 }
 
-// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. read(c) returns its value.
+// quotaFamily returns a metric about CPU quotas, with one series per cgroup that has a quota. The function read returns the
+// value of a series.
 func quotaFamily(name, help string, read func(c *cgroups.CPUStat) float64) family {
 	return family{name: name, kind: counter, help: help, parts: cgroups.PartCPU | cgroups.PartCPULimit, emit: func(e *emitter, r *cgroupRow) {
 		if r.cpuLimit().Quota > 0 {
@@ -200,8 +201,8 @@ func ioFamilies() []family {
 	}
 }
 
-// interfaceFamily returns a metric with one series per network interface of the node and of each pod. read(i) returns its
-// value.
+// interfaceFamily returns a metric with one series per network interface of the node and of each pod. The function read
+// returns the value of a series.
 func interfaceFamily(name, help string, read func(i *stats.Interface) uint64) family {
 	return family{name: name, kind: counter, help: help, emit: func(e *emitter, r *cgroupRow) {
 		for i := range r.interfaces {

@@ -57,8 +57,8 @@ type Options struct {
 	Error func(page string, err error)
 }
 
-// validateOptions returns an error that names the invalid option, or nil. The error starts with the name of the calling
-// function.
+// validateOptions returns an error that names the invalid option, or nil. caller is the name of the calling function, with
+// which the error text starts.
 func (o Options) validateOptions(caller string) error {
 	for _, pattern := range o.Without {
 		if _, err := path.Match(pattern, ""); err != nil {

@@ -28,8 +28,8 @@ type Pages struct {
 	Storage            prometheus.Collector // for the page /metrics
 }
 
-// NewPages returns the pages [Resource] and [Cadvisor] and the collector [Storage], whose values source measures.
-// Measurements for Storage use the values of ctx, but are not canceled with ctx. The error names the invalid option.
+// NewPages returns the pages [Resource] and [Cadvisor] and the collector [Storage], with values measured by source. The end
+// of ctx does not cancel measurements for Storage. The error names the invalid option.
 func NewPages(ctx context.Context, source Summarizer, opts Options) (pages Pages, err error) {
 	var failed error
 	pages.Resource, failed = Resource(source, opts)

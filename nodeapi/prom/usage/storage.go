@@ -58,8 +58,8 @@ func (s *storage) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect calls measure and sends the resulting series. If two volumes or containers have the same labels, it sends only the
-// first.
+// Collect measures volumes and containers by calling s.measure, and sends the resulting series. If two volumes or containers
+// have the same labels, it sends only the series of the first.
 func (s *storage) Collect(metrics chan<- prometheus.Metric) {
 	all, err := s.measure()
 	s.opts.reportError("/metrics", err)
