@@ -15,7 +15,7 @@ UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
 .PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model node-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
-	bench bench-agent bench-api bench-cluster kubelet metrics cluster cluster-tools fuzz clean $(LAB)
+	bench bench-agent bench-api bench-cluster bench-nodes kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
 # Runs pods from manifests on the embedded runtime for DEMOTIME and prints a line per change.
 demo: $(LAB)
@@ -195,6 +195,14 @@ bench-api: $(LAB)
 	@$(LAB) deps
 	@$(LAB) tools
 	@KUBELET=$(KUBELET) $(LAB) exec hack/bench/run.sh api $(BENCHFLAGS)
+
+# Measures simulated nodes of a real control plane: examples/virtualnode beside KWOK 0.8, which this target builds. Takes half an hour.
+# BENCHFLAGS are flags of `bench nodes`, such as -nodes 100 -rest 1m -repeat 3.
+bench-nodes: $(LAB)
+	@$(LAB) deps
+	@$(LAB) cluster-tools
+	@hack/bench/kwok.sh
+	@KWOK=.lab/bin/kwok STAGES=.lab/kwok-stages.yaml hack/bench/run.sh nodes $(BENCHFLAGS)
 
 kubelet:
 	@hack/bench/kubelet.sh

@@ -9,8 +9,9 @@
 //	bench static   # static pods: starts, restarts, CPU and memory at rest, beside bare CRI calls (the floor)
 //	bench cluster  # a node of a control plane: bindings, requests, memory, how soon an exit is reported
 //	bench api      # the HTTP API: logs, exec, port-forward, metrics pages
+//	bench nodes    # simulated nodes of a control plane: examples/virtualnode beside KWOK
 //
-// Each measures a kubelet beside the agent if -kubelet is set. hack/bench/run.sh COMMAND prepares the lab for a command, as make bench-agent,
-// bench-cluster and bench-api do. The packages static, cluster and api in internal document their measurements. The command is a separate module,
-// so that the library does not get its dependencies.
+// The first three measure a kubelet beside the agent if -kubelet is set. hack/bench/run.sh COMMAND prepares the lab for a command, as make
+// bench-agent, bench-cluster, bench-api and bench-nodes do. The packages static, cluster, api and nodes in internal document their measurements.
+// The command is a separate module, so that the library does not get its dependencies.
 package main

@@ -17,14 +17,16 @@ import (
 
 	"github.com/seed81659283/nodeagent/hack/bench/internal/api"
 	"github.com/seed81659283/nodeagent/hack/bench/internal/cluster"
+	"github.com/seed81659283/nodeagent/hack/bench/internal/nodes"
 	"github.com/seed81659283/nodeagent/hack/bench/internal/static"
 )
 
-const usage = `usage: bench static|cluster|api [FLAG]...
+const usage = `usage: bench static|cluster|api|nodes [FLAG]...
 
 static   an agent that runs static pods, beside bare CRI calls
 cluster  an agent as a node of a control plane
 api      the HTTP API of an agent
+nodes    simulated nodes of a control plane
 
 bench COMMAND -h lists the flags of a command.
 `
@@ -51,6 +53,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return cluster.Run(ctx, flags, out)
 	case "api":
 		return api.Run(ctx, flags, out)
+	case "nodes":
+		return nodes.Run(ctx, flags, out)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(out, usage)
 		return nil

@@ -2,19 +2,22 @@
 # SPDX-FileCopyrightText: The nodeagent Authors
 # SPDX-License-Identifier: Apache-2.0
 
-# Measures examples/agent on the lab, which has to be up: hack/bench/run.sh static|cluster|api [FLAG OF bench COMMAND]...
+# Measures examples/agent on the lab, which has to be up, or simulated nodes, which need no lab:
+# hack/bench/run.sh static|cluster|api|nodes [FLAG OF bench COMMAND]...
 # KUBELET=path measures that kubelet, too (hack/bench/kubelet.sh builds one).
 # static: AGENTS="NAME=PATH ..." also measures other builds of examples/agent, such as an earlier commit, if they accept the configuration
 # below. VM=uml or VM=qemu measures in the kernel of hack/vm, which has cgroup v2, on a lab of its own.
 # cluster: FLOOR=none does not measure bare CRI calls.
+# nodes: KWOK=path and STAGES=path measure that kwok, too (hack/bench/kwok.sh builds one and writes its stages).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-command=${1:?"usage: hack/bench/run.sh static|cluster|api [FLAG]..."}
+command=${1:?"usage: hack/bench/run.sh static|cluster|api|nodes [FLAG]..."}
 shift
 
-# build DIR builds examples/agent and bench into DIR with release flags.
+# build DIR builds examples/agent, examples/virtualnode and bench into DIR with release flags.
 build() {
 	CGO_ENABLED=0 go build -tags=grpcnotrace -trimpath -ldflags='-s -w' -o "$1/agent" ./examples/agent
+	CGO_ENABLED=0 go build -tags=grpcnotrace -trimpath -ldflags='-s -w' -o "$1/virtualnode" ./examples/virtualnode
 	CGO_ENABLED=0 go build -C hack/bench -tags=grpcnotrace -trimpath -ldflags='-s -w' -o "$(cd "$1" && pwd)/bench" .
 }
 
@@ -85,9 +88,13 @@ bench_api() {
 		${KUBELET:+-kubelet "$KUBELET"} "$@"
 }
 
+bench_nodes() {
+	.lab/bin/bench nodes -virtualnode .lab/bin/virtualnode ${KWOK:+-kwok "$KWOK" -stages "${STAGES:?"stages of KWOK"}"} "$@"
+}
+
 case $command in
-static | cluster | api) ;;
-*) echo "run.sh: unknown command $command: static, cluster or api" >&2 && exit 2 ;;
+static | cluster | api | nodes) ;;
+*) echo "run.sh: unknown command $command: static, cluster, api or nodes" >&2 && exit 2 ;;
 esac
 if [ -z "${IN_TEST_VM:-}" ]; then build .lab/bin; fi
 if [ -n "${VM:-}" ] && [ -z "${IN_TEST_VM:-}" ]; then

@@ -70,7 +70,9 @@ func (p *Plane) planParts(opts Options) error {
 		p.parts = append(p.parts, part)
 	}
 	if opts.Scheduler {
-		p.parts = append(p.parts, p.newScheduler(ports[4], c))
+		part := p.newScheduler(ports[4], c)
+		part.args = append(part.args, opts.SchedulerArgs...)
+		p.parts = append(p.parts, part)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type Options struct {
 
 	APIServerArgs         []string      // additional flags of the API server, such as --feature-gates=X=true
 	ControllerManagerArgs []string      // additional flags of the controller manager, such as --cluster-signing-duration=3m
+	SchedulerArgs         []string      // additional flags of the scheduler, such as --kube-api-qps=1000
 	Timeout               time.Duration // of the start; zero: DefaultTimeout
 }
 
