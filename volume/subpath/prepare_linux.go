@@ -66,8 +66,10 @@ func sanitizeError(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
 	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errors.ErrUnsupported) {
-		return err
+	for _, known := range []error{context.Canceled, context.DeadlineExceeded, errors.ErrUnsupported} {
+		if errors.Is(err, known) {
+			return known
+		}
 	}
 	return errors.New("internal error")
 }
