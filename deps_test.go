@@ -108,6 +108,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
+device                 max   0:
 eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required internal/runonce lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1 lifecycle/podevents lifecycle/podstatus

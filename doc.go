@@ -59,6 +59,7 @@
 //   - [github.com/seed81659283/nodeagent/cgroups/podtree]: keeps kubepods, the cgroups of QoS classes and pods, and node allocatable
 //   - [github.com/seed81659283/nodeagent/cgroups/cgroupstest]: is a cgroup tree in memory with an OOM killer and faults, and the suite
 //     that every driver passes
+//   - [github.com/seed81659283/nodeagent/device]: decides which devices of a plugin a container gets, and on which NUMA nodes; pure
 //   - [github.com/seed81659283/nodeagent/eviction]: decides which pods leave a node that is short of memory, disk, inodes or PIDs, and
 //     evicts them
 //   - [github.com/seed81659283/nodeagent/eviction/podevict]: connects eviction to pods and measurements: candidates, messages,

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Device is a device of a plugin.
+type Device struct {
+	ID      string // unique within its resource
+	Healthy bool
+	Nodes   Mask // NUMA nodes to which it is connected; zero: none
+}
+
+// Pool has the devices of one resource, in the order in which [Pick] prefers them.
+type Pool struct {
+	Resource string // name of the extended resource, for example "example.com/gpu"
+	Devices  []Device
+	InUse    map[string]bool // IDs of devices that containers hold
+}
+
+// hasTopology reports whether any device has a NUMA node.
+func (p *Pool) hasTopology() bool {
+	return slices.ContainsFunc(p.Devices, func(d Device) bool { return d.Nodes != 0 })
+}
+
+// Request is what a container needs of one resource.
+type Request struct {
+	PodUID    string // for errors
+	Container string // for errors
+	Count     int
+	Held      []string // IDs that the container holds already
+	Reusable  []string // IDs of earlier init containers of the pod, in the order of preference
+	Nodes     Mask     // NUMA nodes of the merged hint; zero: any
+}
+
+// Choice is the selection of devices for a request. Its devices are chosen in two steps, because a plugin may prefer some of them.
+type Choice struct {
+	Count  int      // number of devices of the request
+	Chosen []string // IDs that are chosen without asking the plugin; the plugin must include them
+	Open   []string // IDs of which the plugin may prefer some; empty: there is nothing to ask
+
+	fallback []string // IDs after the preferred ones, the best first
+}
+
+// Pick starts the selection of devices for a request, from healthy devices that are not in use. Reusable devices are chosen first, then those on the
+// NUMA nodes of the request, then those on other nodes, and last those without nodes. In each group, nodes with fewer free devices come first.
+//
+// A Choice with Open devices is completed by [Choice.Complete] after the plugin was asked. A request whose devices the container holds already has an empty
+// Choice. The errors are those of the kubelet. Source: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
+func Pick(pool *Pool, request Request) (Choice, error) {
+	c := Choice{Count: request.Count}
+	if err := pool.check(request); err != nil || len(request.Held) == request.Count {
+		return c, err
+	}
+	c.Chosen = slices.Clone(request.Reusable[:min(len(request.Reusable), request.Count)])
+	needed := request.Count - len(c.Chosen)
+	if needed == 0 {
+		return c, nil
+	}
+	taken := toSet(c.Chosen)
+	var free []Device
+	for _, d := range pool.Devices {
+		if d.Healthy && !pool.InUse[d.ID] && !taken[d.ID] {
+			free = append(free, d)
+		}
+	}
+	if len(free) < needed {
+		return c, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", pool.Resource, needed, len(free))
+	}
+	aligned, others := split(free, request.Nodes, pool.hasTopology())
+	if needed < len(aligned) {
+		c.Open, c.fallback = aligned, aligned
+		return c, nil
+	}
+	c.Chosen = append(c.Chosen, aligned...)
+	if needed > len(aligned) {
+		c.Open, c.fallback = others, others
+	}
+	return c, nil
+}
+
+// check returns the kubelet's error for a request that is refused without a look at free devices.
+func (p *Pool) check(request Request) error {
+	if held := len(request.Held); held > 0 && held != request.Count {
+		return fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", request.PodUID, request.Container, p.Resource, held, request.Count)
+	}
+	if !slices.ContainsFunc(p.Devices, func(d Device) bool { return d.Healthy }) {
+		return fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", p.Resource)
+	}
+	unhealthy := toSet(request.Held)
+	for i := range p.Devices {
+		if p.Devices[i].Healthy {
+			delete(unhealthy, p.Devices[i].ID)
+		}
+	}
+	if len(unhealthy) > 0 {
+		return fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", p.Resource)
+	}
+	return nil
+}
+
+// Complete returns the IDs of the devices for the request: the chosen ones, then preferred ones, then the best of the others. IDs in preferred that are not
+// open are ignored. preferred is nil if the plugin has no preference.
+func (c *Choice) Complete(preferred []string) []string {
+	ids := slices.Clone(c.Chosen)
+	open := toSet(c.Open)
+	for _, list := range [][]string{preferred, c.fallback} {
+		for _, id := range list {
+			if len(ids) == c.Count {
+				return ids
+			}
+			if open[id] {
+				open[id] = false
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+// split returns the IDs of devices on the NUMA nodes of a hint, and the others in their order of preference. Without a hint or without topology, all are others.
+// A device of several nodes belongs to the best of them. Source: filterByAffinity in pkg/kubelet/cm/devicemanager/manager.go.
+func split(free []Device, hint Mask, topology bool) (aligned, others []string) {
+	if hint == 0 || !topology {
+		for _, d := range free {
+			others = append(others, d.ID)
+		}
+		return nil, others
+	}
+	byNode := map[int]int{}
+	for _, d := range free {
+		for n := range d.Nodes.Nodes() {
+			byNode[n]++
+		}
+	}
+	order := slices.SortedFunc(maps.Keys(byNode), func(a, b int) int {
+		return cmp.Or(-compareBool(hint.Has(a), hint.Has(b)), cmp.Compare(byNode[a], byNode[b]), cmp.Compare(a, b))
+	})
+	groups := make([][]string, len(order)+1) // the last is that of devices without nodes
+	for _, d := range free {
+		i := slices.IndexFunc(order, d.Nodes.Has)
+		if i < 0 {
+			i = len(order)
+		}
+		groups[i] = append(groups[i], d.ID)
+	}
+	for i, group := range groups {
+		if i < len(order) && hint.Has(order[i]) {
+			aligned = append(aligned, group...)
+		} else {
+			others = append(others, group...)
+		}
+	}
+	return aligned, others
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+func toSet(ids []string) map[string]bool {
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
