@@ -36,9 +36,9 @@ func (l Layout) String() string {
 	}
 }
 
-// Thresholds returns list with thresholds for containerfs, the filesystem of the writable layers, copied from nodefs or
-// imagefs. Existing thresholds for containerfs are dropped and named in the error; the result is valid even then. Source:
-// UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
+// Thresholds returns list with thresholds for containerfs, the filesystem with the writable layers. They are those of the
+// filesystem that has these layers, nodefs or imagefs. Thresholds for containerfs in list are ignored and named in the
+// error; the result is valid even then. Source: UpdateContainerFsThresholds in pkg/kubelet/eviction/helpers.go.
 func (l Layout) Thresholds(list []Threshold) ([]Threshold, error) {
 	var errs []error
 	kept := make([]Threshold, 0, len(list)+4)

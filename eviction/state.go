@@ -90,8 +90,8 @@ func (s State) isCurrent(reclaim Reclaim) bool {
 	return i >= 0 && !reclaim.begun.IsZero() && s.reclaims[i].begun.Equal(reclaim.begun)
 }
 
-// Reclaimed returns the state after a reclaim has ended. freed is in the unit of the reclaim's signal. The next decision
-// needs an observation made after now. If a later reclaim of the resource has started, Reclaimed returns s unchanged.
+// Reclaimed returns the state after reclaim has ended and freed an amount, in bytes or inodes. The next decision needs an
+// observation made after now. If the same resource is already reclaimed again, the state does not change.
 func (s State) Reclaimed(reclaim Reclaim, freed int64, now time.Time) State {
 	if i := reclaim.Signal.reclaimIndex(); s.isCurrent(reclaim) {
 		s.reclaims[i].ended, s.reclaims[i].freed = now, freed

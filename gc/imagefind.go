@@ -66,7 +66,8 @@ func (g *Images) readState(ctx context.Context) (*passState, error) {
 	return f, nil
 }
 
-// newImage converts an image of the runtime to the input of [PlanImages], without its ages.
+// newImage converts an image of the runtime to the input of [PlanImages]. The caller sets the times at which the image was
+// detected and used.
 func (g *Images) newImage(image *cri.Image, usedByContainers, namedByPods imageNames) Image {
 	i := Image{ID: image.ID, Names: image.RepoTags, Size: image.Size, Pinned: image.Pinned, Used: usedByContainers.hasImage(image), NamedByPod: namedByPods.hasImage(image)}
 	if len(i.Names) == 0 {

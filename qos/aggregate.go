@@ -70,8 +70,8 @@ func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName
 	t.raiseToEntry(pod.Status.Resources.Limits, name)
 }
 
-// addContainerRequests adds the total request of all containers to t, which is empty. With UseStatus it is the greatest total of
-// those in the spec, allocated, and in force.
+// addContainerRequests adds the requests of all containers to t, which is empty. With UseStatus it adds the greatest of
+// three sums: of the requests in the spec, of the allocated ones, and of those in force.
 func (o Options) addContainerRequests(t *total, pod *corev1.Pod, name corev1.ResourceName) {
 	if !o.UseStatus {
 		addContainers(t, pod, name, specRequests)

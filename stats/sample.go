@@ -27,9 +27,9 @@ type Sample struct {
 	Interfaces []Interface
 }
 
-// Samples returns a [Sample] with the counters of parts for each cgroup: of the node, the system containers, all pods, the QoS
-// classes Burstable and BestEffort, each pod, its sandbox and its running containers. The Sample of a sandbox has a Leaf and no
-// Container. The error names cgroups that cannot be read; they are missing.
+// Samples returns the counters of parts for the cgroups of the node, the system containers, all pods, the QoS classes
+// Burstable and BestEffort, each pod, its sandbox and its running containers. The error names the cgroups that could not be
+// read, which are missing in the result.
 func (k *Collector) Samples(ctx context.Context, parts cgroups.Parts) ([]Sample, error) {
 	var errs failures
 	var all []Sample

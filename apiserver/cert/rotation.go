@@ -111,7 +111,8 @@ func (r *rotation) status() Status {
 	return s
 }
 
-// setCurrent replaces the current certificate and returns the leaf of the previous certificate, or nil.
+// setCurrent makes pair the current certificate and returns the previous one, or nil if there was none. replaceAtOnce marks
+// pair as a bootstrap certificate.
 func (r *rotation) setCurrent(pair *tls.Certificate, replaceAtOnce bool) (old *x509.Certificate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

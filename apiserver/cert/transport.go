@@ -105,7 +105,8 @@ type generation struct {
 	conns  map[*conn]struct{}
 }
 
-// newGeneration returns a set of connections with one certificate, which connects like the base transport.
+// newGeneration returns an empty set of connections. They will use the current certificate, and the settings of the base
+// transport.
 func (t *transport) newGeneration() *generation {
 	g := &generation{transport: t.base.Clone(), conns: map[*conn]struct{}{}}
 	dial := g.transport.DialContext

@@ -51,7 +51,8 @@ func (t *Tree) reclaimCache(cgroup *node, bytes int64, pass reclaimPass) (got in
 	return got
 }
 
-// divideReclaim divides the bytes to reclaim among the entries by weight, in whole pages of which at least one is not zero.
+// divideReclaim returns how many bytes to reclaim from each entry, in proportion to its weight and in whole pages. If no
+// share is a page, the entry with the greatest weight gives one.
 func (t *Tree) divideReclaim(list []reclaimable, bytes int64, total float64) (shares []int64) {
 	shares = make([]int64, len(list))
 	heaviest, taken := 0, int64(0)

@@ -42,7 +42,8 @@ func openSystemd(ctx context.Context, c creator, _ names, host Host, opts Option
 	return u, nil
 }
 
-// newSystemdCreator returns a systemdCreator that also writes limits through f.
+// newSystemdCreator returns a creator that lets systemd create cgroups. It writes limits to systemd and to the cgroup files
+// f.
 func newSystemdCreator(f files, client *systemd.Client, host Host, opts Options) *systemdCreator {
 	u := &systemdCreator{files: f, client: client, v1: host.Mode != V2, formula: opts.WeightFormula}
 	// systemd creates a directory for each slice in these hierarchies

@@ -120,7 +120,8 @@ func CreateToken(ctx context.Context, client *Client, namespace, account string,
 	return answer, nil
 }
 
-// doObject sends the request that newRequest builds, without its path, and returns the object in the response.
+// doObject sends a request for the named object and returns the object in the response. newRequest builds the request;
+// doRequest sets its path.
 func (r Resource[T]) doObject(ctx context.Context, verb, name string, newRequest func(*rest.RESTClient) *rest.Request, subresources ...string) (T, error) {
 	var none T
 	if !r.isUsable() {

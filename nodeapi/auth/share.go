@@ -167,8 +167,8 @@ func (s *slots) grantSlots() {
 	}
 }
 
-// removeIdleClient removes a client without waiting reviews from the turn order. It deletes the client if no review of the
-// client is running either.
+// removeIdleClient ends the turns of a client that has no waiting review. It forgets the client if none of its reviews is
+// running.
 func (s *slots) removeIdleClient(queue *clientQueue) {
 	if len(queue.waiting) > 0 {
 		return

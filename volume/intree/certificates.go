@@ -47,8 +47,9 @@ func NewCertificateKeeper(from volume.CertificateIssuer, opts CertificateOptions
 // only once.
 func (k *CertificateKeeper) Run(ctx context.Context) error { return k.keeper.Run(ctx) }
 
-// Certificate returns the certificate for a source, by index, of the named projected volume of the pod. The first call makes Run
-// request the certificate. Certificate waits for it up to CertificateOptions.Wait, and then returns the last error.
+// Certificate returns the certificate for a source of a projected volume. name is the name of the volume, source the index
+// of the source. The first call makes Run request the certificate. Certificate waits up to CertificateOptions.Wait, and then
+// returns the last error.
 func (k *CertificateKeeper) Certificate(ctx context.Context, pod *corev1.Pod, name string, source int) (volume.PodCertificate, error) {
 	return k.keeper.Certificate(ctx, pod, name, source)
 }

@@ -59,8 +59,8 @@ func ShimSpec(config *cri.ContainerConfig, logDir, mark string) (shim.Spec, erro
 	return s, err
 }
 
-// buildEnviron returns the environment of a container: a default PATH, the variables, of which the last applies, and the
-// mark.
+// buildEnviron returns the environment of a container: a default PATH, then vars, then mark, an entry NAME=VALUE. Of entries
+// with the same name, the last is kept.
 func buildEnviron(vars []cri.EnvVar, mark string) ([]string, error) {
 	env := []string{"PATH=" + defaultPath}
 	index := map[string]int{"PATH": 0}
