@@ -276,7 +276,7 @@ internal/authtest  max  65: internal/sleep API testing
 nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required lifecycle
 
 # Planned: what they may import is settled before they are written.
-device                        : GRPC
+device/plugin                 : GRPC
 nodetest/...                  : any
 `
 

@@ -14,8 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// inhibitShutdown creates the inhibitor, which delays a shutdown of the machine until the pods have terminated. Without
-// configured grace periods there is no inhibitor.
+// inhibitShutdown creates the inhibitor, if it is configured. It delays a shutdown of the machine until the pods have terminated.
 func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	periods, err := a.config.Kubelet.ShutdownPeriods()
 	if err != nil || len(periods) == 0 {
@@ -71,8 +70,7 @@ func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// createPreemptor adds the last admission check: the node must have enough free resources for the pod. For a critical pod,
-// this check evicts other pods.
+// createPreemptor creates the last admission check: the node must have enough free resources for the pod. For a critical pod it evicts other pods.
 func (a *Agent) createPreemptor(_ context.Context, opts *lifecycle.Options) error {
 	if a.cluster == nil {
 		return nil

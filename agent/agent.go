@@ -119,8 +119,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	return a, nil
 }
 
-// createReconciler creates the reconciler. It passes each pod through all admission checks, and starts and stops the
-// containers of pods.
+// createReconciler creates the reconciler, which starts and stops the containers of pods, with all admission checks.
 func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) error {
 	opts.Admit = admission.Chain(append([]lifecycle.Admit{a.options.Admit}, a.checks...)...)
 	r, err := lifecycle.New(a.runtime, a.generator, *opts)
@@ -132,8 +131,7 @@ func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) err
 	return nil
 }
 
-// openStore creates the file store of the pods. An agent that starts again reads its pods from this store. With
-// Options.Ephemeral there is no store.
+// openStore creates the file store of the pods, from which the next start of the agent reads them. With Options.Ephemeral there is no store.
 func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 	if !a.options.Ephemeral {
 		a.store = podstore.New(a.filePath("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
@@ -145,8 +143,7 @@ func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 // drainTimeout is how long Run waits for pods to terminate under drainOnExit.
 const drainTimeout = 5 * time.Minute
 
-// Run runs the node until ctx ends or a part of the agent fails, and returns the error of that part. If ctx ends and
-// drainOnExit is set, Run terminates the pods. Otherwise the pods keep running. Call Run once.
+// Run runs the node until ctx ends or a part fails, and returns the error of that part. Pods keep running, unless drainOnExit is set. Call it once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.once.Begin(); err != nil {
 		return fmt.Errorf("agent.Agent: %w", err)
@@ -192,12 +189,10 @@ func (a *Agent) closeRuntime() error {
 // Reconciler returns the engine that starts and stops the containers of pods.
 func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() }
 
-// Evictor returns the engine that evicts pods. It is nil without eviction thresholds. It is also nil if usage cannot be
-// measured, because the agent has neither cgroups nor Options.Measurer.
+// Evictor returns the engine that evicts pods. It is nil if there are no eviction thresholds, or neither cgroups nor Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
-// Handler returns the HTTP API of the node, which authenticates clients. The caller can serve it with an HTTP server of its
-// own. It is nil if enableServer is false.
+// Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates clients. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {
 		return nil

@@ -17,8 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, pods have only
-// the volumes and cgroups that Options.Volumes and Options.Cgroups provide.
+// createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, only Options has some.
 func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
 		if opts.Volumes = a.options.Volumes; a.options.Cgroups == nil {
@@ -48,8 +47,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 	return a.createCollector()
 }
 
-// openCgroups opens the cgroups of this machine and creates the cgroup tree of pods. Cgroup names have the format of the
-// runtime's cgroup driver.
+// openCgroups opens the cgroups of this machine, with names in the format of the runtime's cgroup driver, and creates the cgroup tree of pods.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
 	names, err := a.client.CgroupDriver(ctx)
 	if err != nil {
@@ -76,8 +74,7 @@ func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error 
 	return a.createCgroupTree(opts, host)
 }
 
-// createCgroupTree creates the engine that creates, updates and removes the cgroups of pods. host contains the properties of
-// the machine.
+// createCgroupTree creates the engine that keeps the cgroups of pods.
 func (a *Agent) createCgroupTree(opts *lifecycle.Options, host podtree.Options) (err error) {
 	reserved, _ := a.config.Kubelet.Reserved()                                     // validated
 	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free

@@ -25,8 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// readMachine reads the CPU count and the memory of the machine. From these values it computes the allocatable resources of
-// the first Node status.
+// readMachine reads the CPU count and the memory of the machine, and computes from them the allocatable resources of the first Node status.
 func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	a.options.Machine = cmp.Or[nodestatus.Capacity](a.options.Machine, machine.Host{Root: a.config.Node.RootDir})
 	m, err := a.options.Machine.Machine(ctx)
@@ -155,8 +154,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 	return nil
 }
 
-// nodeHealth returns the state from which the conditions of the Node are computed: errors, a shutdown in progress, and
-// pressure on memory, disk and PIDs.
+// nodeHealth returns the errors and resource pressures from which the conditions of the Node are computed.
 func (a *Agent) nodeHealth() (h nodestatus.Health) {
 	if err := a.generator.Healthy(); err != nil {
 		h.Unhealthy = append(h.Unhealthy, fmt.Errorf("PLEG is not healthy: %w", err))

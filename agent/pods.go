@@ -54,8 +54,7 @@ func (a *Agent) createFeed() *source.Feed {
 	return f
 }
 
-// setPods passes all pods of one source to the reconciler and to the parts that report to the API server. Options.Transform
-// has already changed these pods.
+// setPods passes all pods of one source to the reconciler and to the parts that report to the API server, after Options.Transform has changed them.
 func (a *Agent) setPods(set lifecycle.PodSet) {
 	if err := a.pods.Reconciler().Set(set); err != nil {
 		a.log.Error("pods", "source", set.Source, "error", err)
@@ -139,8 +138,7 @@ func (a *Agent) addPodsAPI() lifecycle.Hooks {
 	return lifecycle.Hooks{StatusChanged: server.StatusChanged, ResourcesReleased: server.ResourcesReleased, PodRemoved: server.PodRemoved}
 }
 
-// createProbes creates the engine that runs the probes of pods. It stores probe results in a file, which a restarted agent
-// reads.
+// createProbes creates the engine that runs the probes of pods. Probe results are stored in a file for the next start of the agent.
 func (a *Agent) createProbes() lifecycle.Probes {
 	if a.options.Probes != nil {
 		return a.options.Probes

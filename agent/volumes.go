@@ -21,8 +21,7 @@ import (
 // volumeWait is how long a pod waits for its volumes until its status reports the error. The pod still starts once all volumes are mounted.
 const volumeWait = 15 * time.Second
 
-// createVolumes creates the engine that mounts the volumes of pods. It passes the engine to the reconciler through the
-// options o.
+// createVolumes creates the engine that mounts the volumes of pods, and sets the fields of the reconciler's options o that depend on it.
 func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}

@@ -4,6 +4,7 @@
 package conformance_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -193,7 +194,7 @@ var devicePick = conformance.Comparison[deviceInput, pickResult]{
 				return []string{slices.Max(available), "foreign"}
 			}
 		}
-		ids, err := r.Pick()
+		ids, err := r.Pick(context.Background())
 		return describePick(&in, ids, err, &asked)
 	},
 	Ours: func(in deviceInput) pickResult {

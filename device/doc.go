@@ -16,5 +16,5 @@
 //
 // All functions are safe for concurrent use, as long as no caller changes their arguments. Errors of [Pick] are the kubelet's, word by word.
 //
-// The facts are from Kubernetes 1.37.1, pkg/kubelet/cm/devicemanager and pkg/kubelet/cm/topologymanager.
+// Test kit: none, because the functions are pure. The facts are from Kubernetes 1.37.1, pkg/kubelet/cm/devicemanager and pkg/kubelet/cm/topologymanager.
 package device

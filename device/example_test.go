@@ -46,6 +46,23 @@ func ExamplePick() {
 	// [gpu4 gpu2]
 }
 
+// Hints of a resource on many NUMA nodes would be too many.
+func ExampleMask() {
+	mask, err := device.NewMask(5, 2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for node := range mask.Nodes() {
+		fmt.Println("node", node)
+	}
+	fmt.Println(mask, mask.Count() <= device.MaxHintNodes, mask.IsNarrowerThan(0b111))
+	// Output:
+	// node 2
+	// node 5
+	// {2,5} true true
+}
+
 // A GPU is on NUMA node 0, a network card on node 1. The policies differ in whether the pod may run.
 func ExamplePolicy_Merge() {
 	gpu := []device.Hint{{Nodes: 0b01, Preferred: true}, {Nodes: 0b11}}

@@ -77,8 +77,8 @@ func (r *ConformanceRequest) Hints() []topologymanager.TopologyHint {
 }
 
 // Pick calls devicesToAllocate.
-func (r *ConformanceRequest) Pick() ([]string, error) {
-	ids, err := r.newManager().devicesToAllocate(context.Background(), ConformancePodUID, ConformanceContainer, ConformanceResource, r.Count, sets.New(r.Reusable...))
+func (r *ConformanceRequest) Pick(ctx context.Context) ([]string, error) {
+	ids, err := r.newManager().devicesToAllocate(ctx, ConformancePodUID, ConformanceContainer, ConformanceResource, r.Count, sets.New(r.Reusable...))
 	return sets.List(ids), err
 }
 
