@@ -35,9 +35,9 @@ type deviceInput struct {
 	Prefers bool
 }
 
-// makeDevices returns a pool on a machine with up to eight NUMA nodes, and a request of a container that may hold devices or may use those of an init
+// makeDeviceInput returns a pool on a machine with up to eight NUMA nodes, and a request of a container that may hold devices or may use those of an init
 // container.
-func makeDevices(c *conformance.Choices) deviceInput {
+func makeDeviceInput(c *conformance.Choices) deviceInput {
 	in := deviceInput{Pool: device.Pool{Resource: devicemanager.ConformanceResource, InUse: map[string]bool{}}, Machine: 1 + c.Int(8), Prefers: c.OneIn(2)}
 	in.Request = device.Request{PodUID: devicemanager.ConformancePodUID, Container: devicemanager.ConformanceContainer, Count: 1 + c.Int(6)}
 	topology, holds := !c.OneIn(8), c.OneIn(8)
@@ -125,7 +125,7 @@ type hintsResult struct {
 }
 
 var deviceHints = conformance.Comparison[deviceInput, hintsResult]{
-	Make: makeDevices,
+	Make: makeDeviceInput,
 	Kubelet: func(in deviceInput) hintsResult {
 		hints := in.kubelet().Hints()
 		out := hintsResult{Preference: hints != nil}
@@ -184,7 +184,7 @@ func describePick(in *deviceInput, ids []string, err error, asked *pickResult) p
 }
 
 var devicePick = conformance.Comparison[deviceInput, pickResult]{
-	Make: makeDevices,
+	Make: makeDeviceInput,
 	Kubelet: func(in deviceInput) pickResult {
 		var asked pickResult
 		r := in.kubelet()

@@ -23,7 +23,8 @@ type Hint struct {
 // Hints returns the sets of NUMA nodes that can satisfy a request for the devices of one resource, the smallest first. The result is nil if no device has
 // a NUMA node: the resource has no preference. It is empty but not nil if the request cannot be satisfied.
 //
-// Only sets of the machine's NUMA nodes that have devices are considered. Nodes of devices that the machine lacks are ignored. If more than [MaxHintNodes] nodes
+// Only sets of the machine's NUMA nodes that have devices are considered. Nodes of devices that the machine lacks are ignored. The kubelet has no
+// hints for a reusable device that has only such nodes; Hints treats it as a device without nodes. If more than [MaxHintNodes] nodes
 // have devices, Hints returns an error, because the number of sets doubles with each node. Source: GetTopologyHints in
 // pkg/kubelet/cm/devicemanager/topology_hints.go.
 func Hints(pool *Pool, request Request, machine Mask) ([]Hint, error) {
