@@ -14,7 +14,7 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model node-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model node-cost node-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
 	bench bench-agent bench-api bench-cluster bench-nodes kubelet metrics cluster cluster-tools fuzz clean $(LAB)
 
 # Runs pods from manifests on the embedded runtime for DEMOTIME and prints a line per change.
@@ -118,6 +118,10 @@ node-model: export NODETEST_FILES = $(CURDIR)/.lab/vm/files
 node-model: $(LAB)
 	@mkdir -p .lab/vm/files; $(LAB) deps; $(UML) true; \
 	go test -count=1 -timeout=180m -exec $(UML) -v -run='^TestIntegrationNode' ./nodetest
+
+# Simulates clusters of 10 to 1,000 nodes and draws the CPU time over the number of events into nodetest/cost.svg. Takes three minutes.
+node-cost:
+	@NODETEST_COST=$(CURDIR)/nodetest/cost.svg go test -count=1 -timeout=60m -v -run='^TestCostIsLinearInEvents$$' ./nodetest
 
 # Compares the kubelet's code with this library on generated pods. Builds much of the kubelet, which takes minutes the first time.
 conformance:

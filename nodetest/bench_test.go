@@ -62,7 +62,7 @@ func BenchmarkNodes(b *testing.B) {
 }
 
 // simulateNodes runs nodes for ten minutes, one on each processor at a time.
-func simulateNodes(b *testing.B, count int) []*nodetest.Loop {
+func simulateNodes(b testing.TB, count int) []*nodetest.Loop {
 	b.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU())) // TestMain has set it to one
 	nodes := make([]*nodetest.Loop, count)
