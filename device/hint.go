@@ -77,7 +77,7 @@ const (
 // deviceCount has the numbers of devices whose NUMA nodes are within a set.
 type deviceCount struct{ all, usable, required int }
 
-func (c *deviceCount) add(o deviceCount) {
+func (c *deviceCount) addCounts(o deviceCount) {
 	c.all += o.all
 	c.usable += o.usable
 	c.required += o.required
@@ -105,7 +105,7 @@ func (p *Pool) hints(count int, machine Mask, usabilityOf func(*Device) usabilit
 			smallest = min(smallest, size)
 		}
 		if outside.required == 0 && total.usable-outside.usable >= count {
-			hints = append(hints, Hint{Nodes: expand(set, positions)})
+			hints = append(hints, Hint{Nodes: expandMask(set, positions)})
 		}
 	}
 	for i := range hints {
@@ -122,7 +122,7 @@ func (p *Pool) countWithin(positions []int, usabilityOf func(*Device) usability)
 	within = make([]deviceCount, 1<<len(positions))
 	for i := range p.Devices {
 		d := &p.Devices[i]
-		set := compress(d.Nodes, positions)
+		set := compressMask(d.Nodes, positions)
 		if set == 0 {
 			continue
 		}
@@ -133,21 +133,21 @@ func (p *Pool) countWithin(positions []int, usabilityOf func(*Device) usability)
 		case mustInclude:
 			c.usable, c.required = 1, 1
 		}
-		within[set].add(c)
-		total.add(c)
+		within[set].addCounts(c)
+		total.addCounts(c)
 	}
 	for bit := range positions { // sums over all subsets
 		for set := range within {
 			if set&(1<<bit) != 0 {
-				within[set].add(within[set&^(1<<bit)])
+				within[set].addCounts(within[set&^(1<<bit)])
 			}
 		}
 	}
 	return within, total
 }
 
-// compress returns the set whose bit i is the bit positions[i] of m.
-func compress(m Mask, positions []int) (set int) {
+// compressMask returns the set whose bit i is the bit positions[i] of m.
+func compressMask(m Mask, positions []int) (set int) {
 	for i, n := range positions {
 		if m.Has(n) {
 			set |= 1 << i
@@ -156,8 +156,8 @@ func compress(m Mask, positions []int) (set int) {
 	return set
 }
 
-// expand is the inverse of compress.
-func expand(set int, positions []int) (m Mask) {
+// expandMask returns the mask whose bit positions[i] is the bit i of set.
+func expandMask(set int, positions []int) (m Mask) {
 	for i, n := range positions {
 		if set&(1<<i) != 0 {
 			m |= 1 << n

@@ -182,7 +182,7 @@ func mergeEvictions(pod *corev1.Pod, pending *podstatus.Eviction, requested pods
 		return &requested
 	}
 	merged := *pending
-	if pending.Temporary && !requested.Temporary {
+	if pod != nil && pending.IsTemporary(pod) && !requested.IsTemporary(pod) {
 		merged = requested
 	}
 	merged.Grace = ShorterGrace(pod, pending.Grace, requested.Grace)

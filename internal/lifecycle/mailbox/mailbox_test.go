@@ -153,6 +153,16 @@ func TestEvictMergesPendingEvictions(t *testing.T) {
 	}
 }
 
+// A pod that is not always restarted cannot be evicted temporarily: both evictions are final, and the first reason applies.
+func TestEvictOfPodThatIsNotRestartedIsFinal(t *testing.T) {
+	pod := podtest.Pod("a")
+	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	m := mailbox.New(pod)
+	m.Evict(podstatus.Eviction{Reason: "A", Temporary: true})
+	m.Evict(podstatus.Eviction{Reason: "B"})
+	assert.Equal(t, "A", m.AcceptEviction().Reason)
+}
+
 // All channels that RequestRuntimeCleanup returns close at once.
 func TestRuntimeCleanupChannelClosedByNotify(t *testing.T) {
 	m := mailbox.New(podtest.Pod("a"))

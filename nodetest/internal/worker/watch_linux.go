@@ -46,13 +46,13 @@ const (
 
 // String returns the shares of the watched time.
 func (w Watch) String() string {
-	return fmt.Sprintf("host late %.1f %%, lost %.1f %%, worst %v", 100*share(w.Late, w.Watched), 100*w.LostShare(), w.Worst.Round(time.Millisecond))
+	return fmt.Sprintf("host late %.1f %%, lost %.1f %%, worst %v", 100*shareOf(w.Late, w.Watched), 100*w.LostShare(), w.Worst.Round(time.Millisecond))
 }
 
 // LostShare returns the part of the time that was lost to delays above the period of a CPU quota.
-func (w Watch) LostShare() float64 { return share(w.Lost, w.Watched) }
+func (w Watch) LostShare() float64 { return shareOf(w.Lost, w.Watched) }
 
-func share(part, all time.Duration) float64 { return part.Seconds() / max(all, 1).Seconds() }
+func shareOf(part, all time.Duration) float64 { return part.Seconds() / max(all, 1).Seconds() }
 
 // StartWatch starts a watch of the machine. The returned function stops it.
 func StartWatch(ctx context.Context) (stop func() (Watch, error), err error) {

@@ -51,14 +51,14 @@ func becomeProcess() bool {
 		os.Exit(watchMachine())
 	}
 	if text, ok := os.LookupEnv(variable); ok {
-		fmt.Fprintln(os.Stderr, run(text, os.Getenv(fileVariable), os.Getenv(goVariable)))
+		fmt.Fprintln(os.Stderr, runWorker(text, os.Getenv(fileVariable), os.Getenv(goVariable)))
 		os.Exit(1)
 	}
 	return true
 }
 
-// run uses CPU, memory and page cache along the loads until the process is killed. The first worker of a pod waits until the file start exists.
-func run(text, file, start string) error {
+// runWorker uses CPU, memory and page cache along the loads until the process is killed. The first worker of a pod waits until the file start exists.
+func runWorker(text, file, start string) error {
 	loads, err := parseLoads(text)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func Run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return measure(ctx, o, out)
+	return measureAll(ctx, o, out)
 }
 
 // parseFlags returns the options that args set, and an error if they are incomplete or out of range.
@@ -81,8 +81,8 @@ func parseFlags(args []string) (o options, err error) {
 	return o, err
 }
 
-// measure takes all figures and prints them. After an error it prints the figures taken so far.
-func measure(ctx context.Context, o options, out io.Writer) (err error) {
+// measureAll takes all figures and prints them. After an error it prints the figures taken so far.
+func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	work, err := os.MkdirTemp("", "bench-nodes-")
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ const (
 	lowestReady      metric = "nodes kept Ready"
 )
 
-func metrics() []metric {
+func listMetrics() []metric {
 	return []metric{
 		readySeconds, scaleSeconds, scaleRate, startP50, startP99, scaleRequests, scaleServerCPU,
 		restMillicores, restServerMillis, restRequests, restMiB, restGrowth, lowestReady,
@@ -60,7 +60,7 @@ func printTables(out io.Writer, sizes []int, all []figures) {
 		}
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(table, "%d nodes\tvirtualnode\tkwok\tvirtualnode / kwok\t\n", size)
-		for _, m := range metrics() {
+		for _, m := range listMetrics() {
 			ours, theirs := stat.Median(values["virtualnode"][m]), stat.Median(values["kwok"][m])
 			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t\n", m, stat.Cell(ours), stat.Cell(theirs), stat.Cell(stat.Ratio(ours, theirs)))
 		}

@@ -54,11 +54,11 @@ func (o options) runTrial(ctx context.Context, s subject, size int, dir string) 
 	if err != nil {
 		return t.figures, err
 	}
-	return t.figures, t.run(ctx, kubeconfig, dir)
+	return t.figures, t.runSteps(ctx, kubeconfig, dir)
 }
 
-// run starts the simulator, takes the figures, and ends it.
-func (t *trial) run(ctx context.Context, kubeconfig, dir string) (err error) {
+// runSteps starts the simulator, takes the figures, and ends it.
+func (t *trial) runSteps(ctx context.Context, kubeconfig, dir string) (err error) {
 	if t.needsNodes {
 		if err := t.createNodes(ctx); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (t *trial) run(ctx context.Context, kubeconfig, dir string) (err error) {
 	watching, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	for _, watch := range []func(context.Context, *controlplane.Client) error{t.watcher.watchNodes, t.watcher.watchPods} {
-		group.Go(func() { t.watcher.fail(watch(watching, t.client)) })
+		group.Go(func() { t.watcher.recordError(watch(watching, t.client)) })
 	}
 	defer group.Wait()
 	defer end()
@@ -79,12 +79,12 @@ func (t *trial) run(ctx context.Context, kubeconfig, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Stop(t.grace)) }()
-	if err := t.await(ctx, "all nodes are ready", func(w *watcher) int { return w.countReady() }, len(t.nodes)); err != nil {
+	if err := t.awaitCount(ctx, "all nodes are ready", func(w *watcher) int { return w.countReady() }, len(t.nodes)); err != nil {
 		return err
 	}
 	t.figures.Values[readySeconds] = time.Since(began).Seconds()
 	t.watcher.resetLowest()
-	for _, step := range []func(context.Context) error{t.scale, t.measureRest} {
+	for _, step := range []func(context.Context) error{t.scaleDeployment, t.measureRest} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -108,8 +108,8 @@ func (t *trial) createNodes(ctx context.Context) error {
 	return nil
 }
 
-// scale creates a Deployment with all pods and measures until all of them run.
-func (t *trial) scale(ctx context.Context) error {
+// scaleDeployment creates a Deployment with all pods and measures until all of them run.
+func (t *trial) scaleDeployment(ctx context.Context) error {
 	count := len(t.nodes) * t.pods
 	before, err := readServer(ctx, t.client)
 	if err != nil {
@@ -132,7 +132,7 @@ func (t *trial) scale(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.await(ctx, "all pods run", func(w *watcher) int { return len(w.running) }, count); err != nil {
+	if err := t.awaitCount(ctx, "all pods run", func(w *watcher) int { return len(w.running) }, count); err != nil {
 		return err
 	}
 	took := time.Since(began).Seconds()
@@ -160,7 +160,7 @@ func (t *trial) measureRest(ctx context.Context) error {
 		server server
 	}
 	read := func() (r reading, err error) {
-		if err := errors.Join(t.Alive(), t.watcher.failure()); err != nil {
+		if err := errors.Join(t.Alive(), t.watcher.watchError()); err != nil {
 			return r, err
 		}
 		var errs [3]error
@@ -191,8 +191,8 @@ func (t *trial) measureRest(ctx context.Context) error {
 	return nil
 }
 
-// await waits until count, which is called with the watcher locked, returns at least want.
-func (t *trial) await(ctx context.Context, condition string, count func(*watcher) int, want int) error {
+// awaitCount waits until count, which is called with the watcher locked, returns at least want.
+func (t *trial) awaitCount(ctx context.Context, condition string, count func(*watcher) int, want int) error {
 	for deadline := time.Now().Add(t.limit); ; {
 		t.watcher.mu.Lock()
 		has := count(t.watcher)
@@ -200,7 +200,7 @@ func (t *trial) await(ctx context.Context, condition string, count func(*watcher
 		if has >= want {
 			return nil
 		}
-		if err := errors.Join(t.Alive(), t.watcher.failure()); err != nil {
+		if err := errors.Join(t.Alive(), t.watcher.watchError()); err != nil {
 			return fmt.Errorf("wait until %s: %w", condition, err)
 		}
 		if time.Now().After(deadline) {

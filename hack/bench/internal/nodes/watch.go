@@ -134,15 +134,15 @@ func (w *watcher) lowestReady() int {
 	return w.lowest
 }
 
-// fail records the error of a watch; nil is ignored.
-func (w *watcher) fail(err error) {
+// recordError records the error of a watch; nil is ignored.
+func (w *watcher) recordError(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed = errors.Join(w.failed, err)
 }
 
-// failure returns the errors of the watches.
-func (w *watcher) failure() error {
+// watchError returns the errors of the watches.
+func (w *watcher) watchError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failed
