@@ -13,14 +13,18 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
-// While busy processes compete for the CPUs of this machine, work takes less time of the clock of the VM, and an idle second takes a second.
+// While busy processes compete with the VM for one CPU, work takes less time of the clock of the VM, and an idle second takes a second. Each
+// process has a session of its own, because the kernel may divide the CPU by sessions.
 func TestIntegrationClockExcludesOtherPrograms(t *testing.T) {
 	if os.Geteuid() != 0 || os.Getenv("IN_TEST_VM") != "" {
 		t.Skip("needs root, outside of a VM")
@@ -28,8 +32,10 @@ func TestIntegrationClockExcludesOtherPrograms(t *testing.T) {
 	if cached, _ := filepath.Glob("../../.lab/vm/uml-*"); len(cached) == 0 {
 		t.Skip("would download a kernel: run `hack/vm/uml true` once")
 	}
-	for range 2 * runtime.NumCPU() {
+	restore := useOneCPU(t)
+	for range 4 {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Wait() }) // killed at the end of the context
 	}
@@ -38,6 +44,7 @@ func TestIntegrationClockExcludesOtherPrograms(t *testing.T) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	restore()
 	var own, host []float64 // seconds
 	began := time.Now()
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -52,4 +59,24 @@ func TestIntegrationClockExcludesOtherPrograms(t *testing.T) {
 	assert.Less(t, own[1]-own[0], 0.8*(host[1]-host[0]), "work")
 	assert.InDelta(t, 3, own[2]-own[1], 1, "sleep, and the start of two programs")
 	assert.GreaterOrEqual(t, host[2]-host[1], 2.9, "the clock is not fast")
+}
+
+// useOneCPU runs the goroutine, and the programs that it starts, on one CPU, until the caller or the end of the test restores all CPUs for
+// programs that start later.
+func useOneCPU(t *testing.T) (restore func()) {
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	require.NoError(t, unix.SchedGetaffinity(0, &before))
+	for cpu := 0; one.Count() == 0; cpu++ {
+		if before.IsSet(cpu) {
+			one.Set(cpu)
+		}
+	}
+	require.NoError(t, unix.SchedSetaffinity(0, &one))
+	restore = sync.OnceFunc(func() {
+		assert.NoError(t, unix.SchedSetaffinity(0, &before))
+		runtime.UnlockOSThread()
+	})
+	t.Cleanup(restore)
+	return restore
 }
