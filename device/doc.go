@@ -1,20 +1,43 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package device decides which devices of a plugin a container gets, as the kubelet's device and topology managers do. It is pure: it talks to no
-// plugin, stores nothing and starts no goroutine.
+// Package device decides which devices of device plugins a container gets, and keeps who holds which device, as the kubelet's device and topology
+// managers do. It speaks no gRPC: package device/plugin connects real plugins. It reads no pods: package poddevice converts them.
 //
-//	pool := &device.Pool{Resource: "example.com/gpu", Devices: devices, InUse: inUse}
-//	hints, err := device.Hints(pool, request, machine)                       // sets of NUMA nodes with enough free devices
-//	hint, admitted := device.Restricted.Merge([][]device.Hint{hints}, machine) // together with hints for CPUs and memory
-//	request.Nodes = hint.Nodes
-//	choice, err := device.Pick(pool, request)
-//	preferred := ...                                                         // GetPreferredAllocation, if choice.Open is not empty
-//	ids := choice.Complete(preferred)
+//	allocator, err := device.New(device.Options{Record: "/var/lib/agent/devices"})
+//	go allocator.Run(ctx)
+//	feed, err := allocator.Connect("example.com/gpu", socket, plugin) // a plugin has registered
+//	err = feed.Update(devices)                                       // and lists its devices
+//	err = allocator.Reserve(ctx, pod)                                // before anything of the pod starts
+//	response, err := allocator.Start(ctx, pod.UID, "main")           // for the config of a container, at each start
+//	err = allocator.Release(pod.UID)                                 // when the pod is over
 //
-// [Pick] is deterministic: of devices that are equally good, it takes the first of the pool. The kubelet takes any of them.
+// # Model
 //
-// All functions are safe for concurrent use, as long as no caller changes their arguments. Errors of [Pick] are the kubelet's, word by word.
+// Pure functions decide: [Pick] chooses devices for a request, [Hints] finds the NUMA nodes that can satisfy it, and [Policy.Merge] combines the hints
+// of several resources. They are exported for those who study placement. An [Allocator] keeps the devices, plugins and pods, and asks plugins.
 //
-// Test kit: none, because the functions are pure. The facts are from Kubernetes 1.37.1, pkg/kubelet/cm/devicemanager and pkg/kubelet/cm/topologymanager.
+// The record of an allocator is one file with a checksum. It is written before the answer of a plugin is used, so that a restart asks no plugin about
+// containers that run. Each container also has an annotation with its devices, which replaces a lost record.
+//
+// # Concurrency
+//
+// All functions and methods may be called from any goroutine. A plugin that hangs delays only the pods that need its resource. Hooks are called with no
+// lock held.
+//
+// # Errors
+//
+// A pod that cannot have its devices gets a [*Refusal] with the kubelet's reason and message. A pod whose plugin has not listed its devices since the
+// agent started gets a [*WaitError], for at most [StopGrace]. All other errors are to be tried again.
+//
+// # Differs from the kubelet
+//
+// The fields of [Kubelet] switch these differences off. The kubelet does not wait for plugins after a restart. It runs a pod without the devices of a resource
+// that no plugin has registered. It logs answers of plugins that contradict each other, and uses the first. It calls a device that no plugin lists Healthy.
+//
+// Other differences: of equally good devices, [Pick] takes the first of the list; the kubelet takes any. PreStartContainer is called for a resource whose plugin
+// wanted it before the restart, too. The devices of a pod are all free after a failed reservation.
+//
+// Test kit: package device/devicetest has a plugin in memory. The facts are from Kubernetes 1.37.1, pkg/kubelet/cm/devicemanager and
+// pkg/kubelet/cm/topologymanager.
 package device

@@ -3,7 +3,10 @@
 
 package device
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Policy is a policy of the kubelet's topology manager. The zero value is None.
 type Policy int
@@ -16,19 +19,27 @@ const (
 	SingleNUMANode               // admits a pod if all its resources can come from one NUMA node
 )
 
+// policyNames returns the names of the policies in the kubelet's configuration.
+func policyNames() []string {
+	return []string{None: "none", BestEffort: "best-effort", Restricted: "restricted", SingleNUMANode: "single-numa-node"}
+}
+
 // String returns the name of the policy in the kubelet's configuration, for example "single-numa-node".
 func (p Policy) String() string {
-	switch p {
-	case None:
-		return "none"
-	case BestEffort:
-		return "best-effort"
-	case Restricted:
-		return "restricted"
-	case SingleNUMANode:
-		return "single-numa-node"
+	names := policyNames()
+	if p < 0 || int(p) >= len(names) {
+		return "invalid"
 	}
-	return "invalid"
+	return names[p]
+}
+
+// ParsePolicy returns the policy of this name in the kubelet's configuration.
+func ParsePolicy(name string) (Policy, error) {
+	p := slices.Index(policyNames(), name)
+	if p < 0 {
+		return None, fmt.Errorf("policy %q is neither none, best-effort, restricted nor single-numa-node", name)
+	}
+	return Policy(p), nil
 }
 
 // Merge returns the best set of NUMA nodes for several resources, and whether the policy admits the pod. Each element of resources has the hints of one

@@ -6,7 +6,6 @@ package device
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 )
 
@@ -63,17 +62,11 @@ func Pick(pool *Pool, request Request) (Choice, error) {
 	if needed == 0 {
 		return c, nil
 	}
-	taken := toSet(c.Chosen)
-	var free []Device
-	for _, d := range pool.Devices {
-		if d.Healthy && !pool.InUse[d.ID] && !taken[d.ID] {
-			free = append(free, d)
-		}
-	}
+	free := pool.free(c.Chosen)
 	if len(free) < needed {
 		return c, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", pool.Resource, needed, len(free))
 	}
-	aligned, others := split(free, request.Nodes, pool.hasTopology())
+	aligned, others := pool.split(free, request.Nodes)
 	if needed < len(aligned) {
 		c.Open, c.fallback = aligned, aligned
 		return c, nil
@@ -83,6 +76,19 @@ func Pick(pool *Pool, request Request) (Choice, error) {
 		c.Open, c.fallback = others, others
 	}
 	return c, nil
+}
+
+// free returns the positions of the devices that are healthy, not in use and not taken.
+func (p *Pool) free(taken []string) []int {
+	skip := toSet(taken)
+	free := make([]int, 0, len(p.Devices))
+	for i := range p.Devices {
+		d := &p.Devices[i]
+		if d.Healthy && !p.InUse[d.ID] && (len(skip) == 0 || !skip[d.ID]) {
+			free = append(free, i)
+		}
+	}
+	return free
 }
 
 // check returns the kubelet's error for a request that is refused without a look at free devices.
@@ -108,7 +114,10 @@ func (p *Pool) check(request Request) error {
 // Complete returns the IDs of the devices for the request: the chosen ones, then preferred ones, then the best of the others. IDs in preferred that are not
 // open are ignored. preferred is nil if the plugin has no preference.
 func (c *Choice) Complete(preferred []string) []string {
-	ids := slices.Clone(c.Chosen)
+	ids := slices.Grow(slices.Clone(c.Chosen), c.Count-len(c.Chosen))
+	if len(preferred) == 0 {
+		return append(ids, c.fallback[:min(len(c.fallback), c.Count-len(ids))]...)
+	}
 	open := toSet(c.Open)
 	for _, list := range [][]string{preferred, c.fallback} {
 		for _, id := range list {
@@ -124,40 +133,60 @@ func (c *Choice) Complete(preferred []string) []string {
 	return ids
 }
 
-// split returns the IDs of devices on the NUMA nodes of a hint, and the others in their order of preference. Without a hint or without topology, all are others.
-// A device of several nodes belongs to the best of them. Source: filterByAffinity in pkg/kubelet/cm/devicemanager/manager.go.
-func split(free []Device, hint Mask, topology bool) (aligned, others []string) {
-	if hint == 0 || !topology {
-		for _, d := range free {
-			others = append(others, d.ID)
+// noNode is the position of devices without NUMA nodes in the list of counts.
+const noNode = 64
+
+// split returns the IDs of the devices at the positions free: those on the NUMA nodes of a hint, and the others in their order of preference. Without a hint or
+// without topology, all are others. A device of several nodes belongs to the best of them. Source: filterByAffinity in pkg/kubelet/cm/devicemanager/manager.go.
+func (p *Pool) split(free []int, hint Mask) (aligned, others []string) {
+	if hint == 0 || !p.hasTopology() {
+		others = make([]string, len(free))
+		for i, at := range free {
+			others[i] = p.Devices[at].ID
 		}
 		return nil, others
 	}
-	byNode := map[int]int{}
-	for _, d := range free {
-		for n := range d.Nodes.Nodes() {
-			byNode[n]++
+	order := p.rankNodes(free, hint)
+	var sizes [noNode + 1]int
+	best := make([]uint8, len(free)) // node of each device
+	for i, at := range free {
+		best[i] = noNode
+		if n := slices.IndexFunc(order, p.Devices[at].Nodes.Has); n >= 0 {
+			best[i] = uint8(order[n])
+		}
+		sizes[best[i]]++
+	}
+	var next [noNode + 1]int // position of the next device of each node
+	total := 0
+	for _, n := range append(order, noNode) {
+		next[n] = total
+		total += sizes[n]
+	}
+	ids := make([]string, len(free))
+	for i, at := range free {
+		ids[next[best[i]]] = p.Devices[at].ID
+		next[best[i]]++
+	}
+	count := 0 // of aligned devices, which are first
+	for n := range hint.Nodes() {
+		count += sizes[n]
+	}
+	return ids[:count:count], ids[count:]
+}
+
+// rankNodes returns the NUMA nodes of the devices at the positions free: those of the hint first, then those with fewer devices.
+func (p *Pool) rankNodes(free []int, hint Mask) []int {
+	var counts [noNode]int
+	var all Mask
+	for _, at := range free {
+		all |= p.Devices[at].Nodes
+		for n := range p.Devices[at].Nodes.Nodes() {
+			counts[n]++
 		}
 	}
-	order := slices.SortedFunc(maps.Keys(byNode), func(a, b int) int {
-		return cmp.Or(-compareBool(hint.Has(a), hint.Has(b)), cmp.Compare(byNode[a], byNode[b]), cmp.Compare(a, b))
+	return slices.SortedFunc(all.Nodes(), func(a, b int) int {
+		return cmp.Or(-compareBool(hint.Has(a), hint.Has(b)), cmp.Compare(counts[a], counts[b]), cmp.Compare(a, b))
 	})
-	groups := make([][]string, len(order)+1) // the last is that of devices without nodes
-	for _, d := range free {
-		i := slices.IndexFunc(order, d.Nodes.Has)
-		if i < 0 {
-			i = len(order)
-		}
-		groups[i] = append(groups[i], d.ID)
-	}
-	for i, group := range groups {
-		if i < len(order) && hint.Has(order[i]) {
-			aligned = append(aligned, group...)
-		} else {
-			others = append(others, group...)
-		}
-	}
-	return aligned, others
 }
 
 // compareBool orders false before true.

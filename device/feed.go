@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
+)
+
+// Limits of what plugins may register.
+const (
+	maxResources = 1024 // resources that ever had a plugin
+	maxFeeds     = 16   // connected plugins, and remembered sockets, of one resource
+)
+
+// feed is a connected plugin.
+type feed struct {
+	a      *Allocator
+	name   string // of the resource
+	plugin Plugin
+	socket string
+}
+
+// Connect adds a plugin that was registered for a resource. Its devices count as soon as it lists them; of several plugins for one resource
+// the newest is called. socket is the path of its socket, for [Allocator.Sockets]; a second plugin with the same socket replaces the first.
+// The registration is recorded. An error says why the plugin cannot be used.
+func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
+	if p == nil || !strings.Contains(name, "/") {
+		return nil, fmt.Errorf("connect device plugin for resource %q: the plugin is nil, or the name has no slash", name)
+	}
+	a.mu.Lock()
+	r := a.state.resources[name]
+	if r == nil {
+		if len(a.state.resources) >= maxResources {
+			a.mu.Unlock()
+			return nil, fmt.Errorf("connect device plugin for resource %q: there are %d resources, and no more are allowed", name, maxResources)
+		}
+		r = newResource(name, time.Now())
+		a.state.resources[name] = r
+	}
+	r.feeds = slices.DeleteFunc(r.feeds, func(f *feed) bool { return f.socket == socket })
+	if len(r.feeds) >= maxFeeds {
+		a.mu.Unlock()
+		return nil, fmt.Errorf("connect device plugin for resource %q: %d plugins are connected for it, and no more are allowed", name, maxFeeds)
+	}
+	if len(r.feeds) == 0 {
+		// The last list is out of date, or there was none: pods wait for the first list.
+		r.waiting = time.Now().Add(StopGrace)
+	}
+	f := &feed{a: a, name: name, plugin: p, socket: socket}
+	r.feeds = append(r.feeds, f)
+	changed := r.remember(socket, p.Options())
+	a.mu.Unlock()
+	if changed {
+		if err := a.save(); err != nil {
+			a.report(err) // the plugin works; it is not dialed after a restart
+		}
+	}
+	return f, nil
+}
+
+// remember keeps what the record has of the plugin, and reports whether this has changed.
+func (r *resource) remember(socket string, options PluginOptions) bool {
+	if at := slices.Index(r.sockets, socket); at >= 0 && at == len(r.sockets)-1 && r.options == options && r.registered {
+		return false
+	}
+	r.registered, r.options = true, options
+	if socket != "" {
+		r.sockets = append(slices.DeleteFunc(r.sockets, func(s string) bool { return s == socket }), socket)
+		r.sockets = r.sockets[max(0, len(r.sockets)-maxFeeds):]
+	}
+	return true
+}
+
+// errDisconnected is the error of an update from a plugin that was closed or replaced.
+var errDisconnected = errors.New("the plugin is not connected any more")
+
+// Update implements [Feed].
+func (f *feed) Update(devices []Device) error {
+	index, err := indexDevices(devices)
+	if err != nil {
+		return fmt.Errorf("update devices of resource %s: %w", f.name, err)
+	}
+	devices = slices.Clone(devices)
+	a := f.a
+	a.mu.Lock()
+	r := a.state.resources[f.name]
+	if !slices.Contains(r.feeds, f) {
+		a.mu.Unlock()
+		return fmt.Errorf("update devices of resource %s: %w", f.name, errDisconnected)
+	}
+	r.stopped = time.Time{}
+	capacity, health := r.setDevices(devices, index)
+	a.notify(f.name, capacity, health)
+	return nil
+}
+
+// Close implements [Feed].
+func (f *feed) Close() {
+	a := f.a
+	a.mu.Lock()
+	r := a.state.resources[f.name]
+	before := r.allocatable()
+	at := slices.Index(r.feeds, f)
+	if at < 0 {
+		a.mu.Unlock()
+		return
+	}
+	r.feeds = slices.Delete(r.feeds, at, at+1)
+	var health map[string]bool
+	if len(r.feeds) == 0 {
+		r.stopped = time.Now()
+		health = r.deviceIDs()
+		sleep.Wake(a.wake)
+	}
+	a.notify(f.name, before != r.allocatable(), health)
+}
+
+// notify calls the hooks after a change of a resource: of its capacity, and of the health of some devices. The caller holds a.mu, which notify
+// unlocks.
+func (a *Allocator) notify(name string, capacity bool, health map[string]bool) {
+	uids := a.state.holders(name, health)
+	if a.state.resources[name].waiting.IsZero() {
+		uids = append(uids, slices.Sorted(maps.Keys(a.waiting[name]))...)
+		delete(a.waiting, name)
+	}
+	a.mu.Unlock()
+	if hook := a.opts.Hooks.CapacityChanged; hook != nil && capacity {
+		hook()
+	}
+	if hook := a.opts.Hooks.PodsChanged; hook != nil && len(uids) > 0 {
+		hook(uids)
+	}
+}
+
+// Sockets returns the sockets of the plugins that were connected, for a program that dials them after a restart, in the order of
+// resources and registrations.
+func (a *Allocator) Sockets() (list []Socket) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(a.state.resources)) {
+		for _, path := range a.state.resources[name].sockets {
+			list = append(list, Socket{Resource: name, Path: path})
+		}
+	}
+	return list
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Options configures an [Allocator]. The zero value keeps no record and ignores NUMA nodes.
+type Options struct {
+	// Record is the path of the file that keeps who holds which device. Empty: a restarted agent knows it only from Running.
+	Record string
+	// Previous returns what another agent has left, such as the checkpoint of a kubelet. New calls it if Record does not exist. Nil, or
+	// an error that wraps fs.ErrNotExist: nothing.
+	Previous func() (Previous, error)
+	// Running returns the containers that exist in the runtime. [Allocator.Run] calls it if Record is missing or damaged, until it succeeds,
+	// and pods wait meanwhile. Nil: no container exists then.
+	Running func(ctx context.Context) ([]RunningContainer, error)
+	// IsForeign reports whether the Node has a resource with another manager, for example an operator who patched the Node. A pod runs
+	// without devices of a foreign resource, as long as no plugin has ever registered the resource. It must not block. Nil: no resource is foreign.
+	IsForeign func(resource string) bool
+
+	Topology Topology
+	Timeouts Timeouts
+	Kubelet  Kubelet
+	Hooks    Hooks
+	Logger   *slog.Logger // nil discards
+}
+
+// Timeouts limit the calls of plugins. A zero field has its default.
+type Timeouts struct {
+	Preferred time.Duration // GetPreferredAllocation; default 10 s
+	Allocate  time.Duration // default 1 minute
+	PreStart  time.Duration // PreStartContainer; default 30 s, as in the kubelet
+}
+
+// Kubelet selects the behavior of the kubelet where an [Allocator] goes beyond it. The zero value selects none.
+type Kubelet struct {
+	NoWait          bool // after a restart, pods fail at once while their plugin has not listed its devices
+	RunWithout      bool // pods run without devices of a resource that no plugin has registered
+	IgnoreConflicts bool // of two values of one environment variable, mount, device node or annotation, the first is used
+	AssumeHealthy   bool // devices that no plugin reports are Healthy instead of Unknown
+}
+
+// Hooks are functions that an [Allocator] calls with no lock held. They must not block. Any field may be nil.
+type Hooks struct {
+	// CapacityChanged is called when capacity or allocatable of a resource has changed.
+	CapacityChanged func()
+	// PodsChanged is called with the UIDs of pods whose devices have another health, or that waited for a plugin which is ready now.
+	PodsChanged func(uids []string)
+	// AllocateCalled is called after each Allocate of a plugin (kubelet_device_plugin_alloc_duration_seconds).
+	AllocateCalled func(resource string, took time.Duration, err error)
+	// Reserved is called after each reservation for a pod that needs devices (topology_manager_admission_requests_total).
+	Reserved func(r Reservation)
+	// Error is called for errors that concern no call: the record is damaged, or cannot be written.
+	Error func(err error)
+}
+
+// Reservation is the outcome of [Allocator.Reserve] for a pod that needs devices.
+type Reservation struct {
+	PodUID   string
+	Took     time.Duration
+	Policy   Policy
+	PodScope bool
+	Aligned  int   // number of containers, or of pods, for which a hint was merged
+	Err      error // nil: the pod has its devices
+}
+
+// RunningContainer is a container that exists in the runtime.
+type RunningContainer struct {
+	PodUID, Namespace, Name string
+	Container               string
+	Note                    string // the annotation [AnnotationDevices]; empty: the container holds no devices
+}
+
+// Previous is what another agent has left.
+type Previous struct {
+	Claims    []Claim
+	Resources []string // resources whose plugins were registered
+}
+
+// Claim is what one container holds of one resource.
+type Claim struct {
+	PodUID, Container, Resource string
+	Devices                     []Device  // Healthy is that of the last list
+	Response                    *Response // the plugin's answer; nil: not known, so that the plugin is asked again at the next start of the container
+}
+
+// Resource is the number of devices of one resource, for the status of the Node.
+type Resource struct {
+	Name        string
+	Capacity    int  // all devices of the last list
+	Allocatable int  // healthy devices; zero if no plugin is connected
+	Removed     bool // no plugin was connected for [StopGrace]; Capacity and Allocatable are zero
+}
+
+// Socket is the socket of a plugin.
+type Socket struct{ Resource, Path string }
+
+// withDefaults returns the options with defaults for zero fields, or an error that names an invalid field.
+func (o Options) withDefaults() (Options, error) {
+	switch {
+	case o.Topology.Policy < None || o.Topology.Policy > SingleNUMANode:
+		return o, errors.New("device: Options.Topology.Policy is unknown")
+	case o.Topology.Policy != None && o.Topology.Machine == 0:
+		return o, errors.New("device: Options.Topology.Machine is empty: the policy " + o.Topology.Policy.String() + " needs the NUMA nodes of the machine")
+	case o.Topology.Policy != None && o.Topology.Machine.Count() > MaxHintNodes:
+		return o, errors.New("device: Options.Topology.Machine has more than 8 NUMA nodes, which no policy but none supports")
+	case o.Timeouts.Preferred < 0 || o.Timeouts.Allocate < 0 || o.Timeouts.PreStart < 0:
+		return o, errors.New("device: a field of Options.Timeouts is negative")
+	}
+	o.Timeouts.Preferred = cmp.Or(o.Timeouts.Preferred, 10*time.Second)
+	o.Timeouts.Allocate = cmp.Or(o.Timeouts.Allocate, time.Minute)
+	o.Timeouts.PreStart = cmp.Or(o.Timeouts.PreStart, 30*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}

@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed81659283/nodeagent/internal/atomicfile"
+	"github.com/seed81659283/nodeagent/internal/plainfile"
+)
+
+// The first line of the record consists of magic, the format version, and the checksum of the JSON document after it.
+const (
+	magic     = "nodeagent-devices version="
+	version   = "1"
+	maxRecord = 64 << 20 // bytes
+)
+
+// record is the document in the file.
+type record struct {
+	Resources []resourceRecord `json:"resources"`
+	Pods      []podRecord      `json:"pods"`
+}
+
+type resourceRecord struct {
+	Name     string   `json:"name"`
+	Sockets  []string `json:"sockets,omitempty"`
+	PreStart bool     `json:"preStart,omitempty"`
+}
+
+type podRecord struct {
+	UID       string        `json:"uid"`
+	Namespace string        `json:"namespace,omitempty"`
+	Name      string        `json:"name,omitempty"`
+	Claims    []claimRecord `json:"claims,omitempty"` // empty: the pod runs, and holds no devices
+}
+
+type claimRecord struct {
+	Container string           `json:"container"`
+	Kind      ContainerKind    `json:"kind,omitempty"`
+	Resource  string           `json:"resource"`
+	Devices   []recordedDevice `json:"devices"`
+	Response  *Response        `json:"response,omitempty"`
+}
+
+type recordedDevice struct {
+	ID    string `json:"id"`
+	Nodes Mask   `json:"nodes,omitempty"`
+}
+
+// encode returns the content of the file.
+func (rec *record) encode() ([]byte, error) {
+	doc, err := json.Marshal(rec)
+	if err != nil {
+		return nil, err
+	}
+	header := fmt.Sprintf("%s%s sha256=%x\n", magic, version, sha256.Sum256(doc))
+	return append([]byte(header), doc...), nil
+}
+
+// decodeRecord reads the content of a file. Every change of the content is an error.
+func decodeRecord(data []byte) (*record, error) {
+	header, doc, _ := bytes.Cut(data, []byte("\n"))
+	rest, ok := strings.CutPrefix(string(header), magic)
+	if !ok {
+		return nil, errors.New("it is no record of devices")
+	}
+	found, sum, _ := strings.Cut(rest, " sha256=")
+	if found != version {
+		return nil, fmt.Errorf("its version is %.20q, this program reads %s", found, version)
+	}
+	if sum != fmt.Sprintf("%x", sha256.Sum256(doc)) {
+		return nil, errors.New("its checksum does not match")
+	}
+	rec := &record{}
+	if err := json.Unmarshal(doc, rec); err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// load reads the record. A damaged record is renamed. Without a record, load reads what another agent has left.
+func (a *Allocator) load() error {
+	path := a.opts.Record
+	if path == "" {
+		a.lost = true
+		return a.loadPrevious()
+	}
+	if err := atomicfile.Clean(path); err != nil {
+		return fmt.Errorf("device: clean up beside the record: %w", err)
+	}
+	data, err := plainfile.Read(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		a.lost = true
+		return a.loadPrevious()
+	}
+	if err != nil {
+		return fmt.Errorf("device: read the record: %w", err)
+	}
+	rec, err := decodeRecord(data)
+	if err == nil {
+		err = a.restore(rec)
+	}
+	if err == nil {
+		return nil
+	}
+	a.lost = true
+	a.state.resources, a.state.pods = map[string]*resource{}, map[string]*holding{}
+	aside := path + ".damaged"
+	a.report(fmt.Errorf("device: record %s is damaged, and renamed to %s; the containers of the runtime say who holds devices: %w", path, aside, err))
+	return os.Rename(path, aside)
+}
+
+// loadPrevious reads what another agent has left.
+func (a *Allocator) loadPrevious() error {
+	if a.opts.Previous == nil {
+		return nil
+	}
+	previous, err := a.opts.Previous()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		// The containers of a kubelet have no annotation of ours, but losing its checkpoint stops no pod.
+		a.report(fmt.Errorf("device: read what another agent has left: %w", err))
+		return nil
+	}
+	now := time.Now()
+	for _, name := range previous.Resources {
+		a.resource(name, now).registered = true
+	}
+	byPod := map[string][]Claim{}
+	for _, c := range previous.Claims {
+		byPod[c.PodUID] = append(byPod[c.PodUID], c)
+	}
+	for uid, claims := range byPod {
+		h := &holding{pod: Pod{UID: uid}, complete: true}
+		for _, c := range claims {
+			h.addClaim(c, Regular)
+		}
+		if err := a.adopt(h, now); err != nil {
+			a.report(fmt.Errorf("device: pod %s of another agent: %w", uid, err))
+		}
+	}
+	return nil
+}
+
+// resource returns the resource of this name, and adds it without plugin if it is new.
+func (a *Allocator) resource(name string, now time.Time) *resource {
+	if a.state.resources[name] == nil {
+		a.state.resources[name] = newResource(name, now)
+	}
+	return a.state.resources[name]
+}
+
+// addClaim adds a claim of one container to what a restored pod holds.
+func (h *holding) addClaim(c Claim, kind ContainerKind) {
+	at := slices.IndexFunc(h.pod.Containers, func(known Container) bool { return known.Name == c.Container })
+	if at < 0 {
+		at = len(h.pod.Containers)
+		h.pod.Containers = append(h.pod.Containers, Container{Name: c.Container, Kind: kind, Limits: map[string]int{}})
+	}
+	h.pod.Containers[at].Limits[c.Resource] = len(c.Devices)
+	n := need{container: at, resource: c.Resource, count: len(c.Devices)}
+	h.needs = append(h.needs, n)
+	h.claims = append(h.claims, claim{need: n, devices: c.Devices, response: c.Response})
+}
+
+// adopt adds a restored pod. An error names a device that another pod holds too, or an invalid claim; the pod is added nevertheless.
+func (a *Allocator) adopt(h *holding, now time.Time) (err error) {
+	for i := range h.claims {
+		r := a.resource(h.claims[i].resource, now)
+		for _, d := range h.claims[i].devices {
+			if r.inUse[d.ID] && err == nil {
+				err = fmt.Errorf("device %q of resource %s is held by another pod or container, too", d.ID, r.name)
+			}
+		}
+	}
+	a.state.mark(h.claims)
+	a.state.pods[h.pod.UID] = h
+	return err
+}
+
+// restore fills the state from a record.
+func (a *Allocator) restore(rec *record) error {
+	now := time.Now()
+	for _, r := range rec.Resources {
+		known := a.resource(r.Name, now)
+		known.registered, known.sockets, known.options.PreStart = true, r.Sockets, r.PreStart
+	}
+	for _, p := range rec.Pods {
+		h := &holding{pod: Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, complete: true}
+		if p.UID == "" || a.state.pods[p.UID] != nil {
+			return fmt.Errorf("pod %q has no UID or is recorded twice", p.UID)
+		}
+		for _, c := range p.Claims {
+			devices := make([]Device, len(c.Devices))
+			for i, d := range c.Devices {
+				devices[i] = Device{ID: d.ID, Nodes: d.Nodes}
+			}
+			h.addClaim(Claim{PodUID: p.UID, Container: c.Container, Resource: c.Resource, Devices: devices, Response: c.Response}, c.Kind)
+		}
+		_ = a.adopt(h, now) // init containers share devices with later containers
+	}
+	return nil
+}
+
+// save writes the record. Concurrent calls write one after the other, each with the newest state.
+func (a *Allocator) save() error {
+	if a.opts.Record == "" {
+		return nil
+	}
+	a.saving.Lock()
+	defer a.saving.Unlock()
+	a.mu.Lock()
+	rec := a.snapshot()
+	a.unsaved = false
+	a.mu.Unlock()
+	data, err := rec.encode()
+	if err == nil && len(data) > maxRecord {
+		err = fmt.Errorf("it has %d bytes, more than %d", len(data), maxRecord)
+	}
+	if err == nil {
+		err = atomicfile.WriteFile(a.opts.Record, data, 0o600)
+	}
+	if err != nil {
+		a.mu.Lock()
+		a.unsaved = true
+		a.mu.Unlock()
+		return fmt.Errorf("write the record of devices: %w", err)
+	}
+	return nil
+}
+
+// snapshot returns the record of the state. The caller holds a.mu.
+func (a *Allocator) snapshot() *record {
+	rec := &record{}
+	for _, name := range slices.Sorted(maps.Keys(a.state.resources)) {
+		if r := a.state.resources[name]; r.registered {
+			rec.Resources = append(rec.Resources, resourceRecord{Name: name, Sockets: slices.Clone(r.sockets), PreStart: r.options.PreStart})
+		}
+	}
+	for _, uid := range slices.Sorted(maps.Keys(a.state.pods)) {
+		h := a.state.pods[uid]
+		if !h.complete {
+			continue
+		}
+		p := podRecord{UID: uid, Namespace: h.pod.Namespace, Name: h.pod.Name}
+		for i := range h.claims {
+			c := &h.claims[i]
+			devices := make([]recordedDevice, len(c.devices))
+			for j, d := range c.devices {
+				devices[j] = recordedDevice{ID: d.ID, Nodes: d.Nodes}
+			}
+			container := &h.pod.Containers[c.container]
+			p.Claims = append(p.Claims, claimRecord{
+				Container: container.Name, Kind: container.Kind, Resource: c.resource, Devices: devices, Response: c.response,
+			})
+		}
+		rec.Pods = append(rec.Pods, p)
+	}
+	return rec
+}
+
+// report passes an error that concerns no call to the log and the hook.
+func (a *Allocator) report(err error) {
+	a.opts.Logger.Error("devices", "error", err)
+	if hook := a.opts.Hooks.Error; hook != nil {
+		hook(err)
+	}
+}

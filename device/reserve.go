@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"slices"
+	"time"
+)
+
+// Topology is the configuration of the kubelet's topology manager. The zero value ignores NUMA nodes.
+type Topology struct {
+	Policy   Policy
+	PodScope bool // merge the hints of a pod, not of each container
+	Machine  Mask // NUMA nodes of the machine; required by all policies but None
+}
+
+// claim is what one container holds of one resource.
+type claim struct {
+	need
+	hint     Mask      // NUMA nodes of the merged hint; zero: any
+	choice   Choice    // from [Pick], until the devices are final
+	devices  []Device  // ID and NUMA nodes; Healthy is not kept
+	response *Response // the answer of Allocate; nil: the plugin was not asked
+}
+
+func (c *claim) ids() []string {
+	ids := make([]string, len(c.devices))
+	for i := range c.devices {
+		ids[i] = c.devices[i].ID
+	}
+	return ids
+}
+
+// holding is what one pod holds.
+type holding struct {
+	pod      Pod
+	needs    []need
+	claims   []claim // of needs, in the same order; shorter only within [state.choose]
+	complete bool    // the plugins have answered, and the answers are recorded
+}
+
+// reusable returns the IDs of devices that earlier init containers of the pod leave to a container, in the order in which they were
+// chosen. Source: devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go.
+func (h *holding) reusable(n need) (ids []string) {
+	for i := range h.claims {
+		c := &h.claims[i]
+		if c.resource != n.resource || c.container >= n.container {
+			continue
+		}
+		taken := toSet(c.ids())
+		ids = slices.DeleteFunc(ids, func(id string) bool { return taken[id] })
+		if h.pod.Containers[c.container].Kind == Init {
+			ids = append(ids, c.ids()...)
+		}
+	}
+	return ids
+}
+
+// state is the state of all resources and pods. Its methods do no I/O.
+type state struct {
+	resources map[string]*resource
+	pods      map[string]*holding // by UID
+	topology  Topology
+}
+
+// choose chooses devices for all needs of a pod after the first fixed ones, whose devices stay. preferred are the IDs that the plugin prefers
+// for the first of the chosen needs. All devices of the pod are in use afterwards, or after an error, none.
+func (s *state) choose(h *holding, fixed int, preferred []string) error {
+	s.unmark(h)
+	h.claims = h.claims[:fixed]
+	s.mark(h.claims)
+	for i := fixed; i < len(h.needs); i++ {
+		n := h.needs[i]
+		hint, err := s.hint(h, i)
+		if err == nil {
+			err = s.pick(h, n, hint, preferred)
+		}
+		if err != nil {
+			s.unmark(h)
+			h.claims = nil
+			return err
+		}
+		preferred = nil
+	}
+	return nil
+}
+
+// pick adds the claim for one need.
+func (s *state) pick(h *holding, n need, hint Mask, preferred []string) error {
+	r := s.resources[n.resource]
+	choice, err := Pick(r.pool(), Request{
+		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusable(n), Nodes: hint,
+	})
+	if err != nil {
+		return refuse(err)
+	}
+	c := claim{need: n, hint: hint, choice: choice}
+	for _, id := range choice.Complete(preferred) {
+		d := r.device(id)
+		c.devices = append(c.devices, Device{ID: d.ID, Nodes: d.Nodes})
+	}
+	h.claims = append(h.claims, c)
+	s.mark(h.claims[len(h.claims)-1:])
+	return nil
+}
+
+// hint returns the NUMA nodes for the need at position at: those of the pod or of its container.
+func (s *state) hint(h *holding, at int) (Mask, error) {
+	if s.topology.Policy == None {
+		return 0, nil
+	}
+	if at > 0 && (s.topology.PodScope || h.needs[at-1].container == h.needs[at].container) {
+		return h.claims[at-1].hint, nil
+	}
+	var hints [][]Hint
+	asked := map[string]bool{}
+	for _, n := range h.needs[at:] {
+		request := Request{Count: n.count}
+		if s.topology.PodScope {
+			request.Count = h.pod.total(n.resource)
+		} else if n.container == h.needs[at].container {
+			request.Reusable = h.reusable(n)
+		} else {
+			break
+		}
+		if asked[n.resource] {
+			continue
+		}
+		asked[n.resource] = true
+		list, err := Hints(s.resources[n.resource].pool(), request, s.topology.Machine)
+		if err != nil {
+			return 0, refuse(err)
+		}
+		hints = append(hints, list)
+	}
+	best, admit := s.topology.Policy.Merge(hints, s.topology.Machine)
+	if !admit {
+		return 0, refuseTopology()
+	}
+	return best.Nodes, nil
+}
+
+// mark marks the devices of claims as in use.
+func (s *state) mark(claims []claim) {
+	for i := range claims {
+		r := s.resources[claims[i].resource]
+		for _, d := range claims[i].devices {
+			r.inUse[d.ID] = true
+		}
+	}
+}
+
+// unmark marks the devices of a pod as free, except those that another pod holds too, according to a damaged or foreign record.
+func (s *state) unmark(h *holding) {
+	free := map[string]map[string]bool{}
+	for i := range h.claims {
+		if free[h.claims[i].resource] == nil {
+			free[h.claims[i].resource] = map[string]bool{}
+		}
+		for _, d := range h.claims[i].devices {
+			free[h.claims[i].resource][d.ID] = true
+		}
+	}
+	for _, other := range s.pods {
+		for i := range other.claims {
+			if ids := free[other.claims[i].resource]; ids != nil && other != h {
+				for _, d := range other.claims[i].devices {
+					delete(ids, d.ID)
+				}
+			}
+		}
+	}
+	for name, ids := range free {
+		for id := range ids {
+			delete(s.resources[name].inUse, id)
+		}
+	}
+}
+
+// holders returns the UIDs of the pods that hold a device of a resource whose ID is in ids, in ascending order.
+func (s *state) holders(resource string, ids map[string]bool) (uids []string) {
+	if len(ids) == 0 {
+		return nil
+	}
+	for uid, h := range s.pods {
+		if slices.ContainsFunc(h.claims, func(c claim) bool {
+			return c.resource == resource && slices.ContainsFunc(c.devices, func(d Device) bool { return ids[d.ID] })
+		}) {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// forget drops the devices of resources without plugin, and returns when the next resource is due, or zero. changed is true if the capacity of
+// a resource has changed.
+func (s *state) forget(now time.Time) (changed bool, next time.Time) {
+	for _, r := range s.resources {
+		if r.forget(now) {
+			changed = true
+		}
+		if due := r.stopped.Add(StopGrace); len(r.feeds) == 0 && due.After(now) && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return changed, next
+}

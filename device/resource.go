@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Limits of the devices of one plugin.
+const (
+	MaxDevices  = 1 << 16 // devices of one resource
+	MaxIDLength = 1 << 10 // bytes of an ID
+)
+
+// StopGrace is the time for which the devices of a resource without plugin count as capacity, and for which a pod waits for a plugin
+// that was connected before the agent restarted. Source: endpointStopGracePeriod in pkg/kubelet/cm/devicemanager/endpoint.go.
+const StopGrace = 5 * time.Minute
+
+// Health is the health of a device that a container holds.
+type Health string
+
+// The values of [Health], as in allocatedResourcesStatus of a container status.
+const (
+	Healthy   Health = "Healthy"
+	Unhealthy Health = "Unhealthy"
+	Unknown   Health = "Unknown" // no plugin reports the device
+)
+
+// resource is the state of one resource: its devices, its plugins, and who holds which device.
+type resource struct {
+	name    string
+	devices []Device       // the last list; replaced, never changed
+	index   map[string]int // position of an ID in devices
+	feeds   []*feed        // connected plugins, the newest last
+	stopped time.Time      // since when no plugin is connected; zero: one is
+	waiting time.Time      // until when pods wait for the first list; zero: a plugin has listed
+	inUse   map[string]bool
+
+	registered bool          // a plugin was connected, now or according to the record
+	options    PluginOptions // of the last connected plugin
+	sockets    []string      // of the last connected plugins, the newest last
+}
+
+func newResource(name string, now time.Time) *resource {
+	return &resource{name: name, index: map[string]int{}, stopped: now, waiting: now.Add(StopGrace), inUse: map[string]bool{}}
+}
+
+// newest returns the plugin that is called for this resource, or nil if none is connected.
+func (r *resource) newest() *feed {
+	if len(r.feeds) == 0 {
+		return nil
+	}
+	return r.feeds[len(r.feeds)-1]
+}
+
+// setDevices replaces the list of devices; index has the position of each ID. It returns whether the capacity has changed, and the IDs whose
+// health has changed.
+func (r *resource) setDevices(devices []Device, index map[string]int) (capacity bool, health map[string]bool) {
+	before, wasAllocatable := len(r.devices), r.allocatable()
+	health = map[string]bool{}
+	for i := range devices {
+		if at, ok := r.index[devices[i].ID]; !ok || r.devices[at].Healthy != devices[i].Healthy {
+			health[devices[i].ID] = true
+		}
+	}
+	for id := range r.index {
+		if _, ok := index[id]; !ok {
+			health[id] = true
+		}
+	}
+	r.devices, r.index, r.waiting = devices, index, time.Time{}
+	return before != len(devices) || wasAllocatable != r.allocatable(), health
+}
+
+// deviceIDs returns the IDs of all devices.
+func (r *resource) deviceIDs() map[string]bool {
+	ids := make(map[string]bool, len(r.devices))
+	for id := range r.index {
+		ids[id] = true
+	}
+	return ids
+}
+
+// forget drops the devices of a plugin that did not come back in time. It reports whether anything has changed.
+func (r *resource) forget(now time.Time) bool {
+	if !r.isForgotten(now) || len(r.devices) == 0 && r.waiting.IsZero() {
+		return false
+	}
+	r.devices, r.index, r.waiting = nil, map[string]int{}, time.Time{}
+	r.registered, r.sockets = false, nil
+	return true
+}
+
+// isForgotten reports whether the resource has had no plugin for [StopGrace].
+func (r *resource) isForgotten(now time.Time) bool {
+	return len(r.feeds) == 0 && now.Sub(r.stopped) >= StopGrace
+}
+
+// allocatable returns the number of healthy devices: zero if no plugin is connected.
+func (r *resource) allocatable() (count int) {
+	if len(r.feeds) == 0 {
+		return 0
+	}
+	for i := range r.devices {
+		if r.devices[i].Healthy {
+			count++
+		}
+	}
+	return count
+}
+
+// health returns the health of the device with this ID. With assume, it is that of the kubelet: the last that a plugin reported, or Healthy.
+func (r *resource) health(id string, assume bool) Health {
+	at, ok := r.index[id]
+	switch {
+	case (!ok || len(r.feeds) == 0) && !assume:
+		return Unknown
+	case !ok || r.devices[at].Healthy:
+		return Healthy
+	}
+	return Unhealthy
+}
+
+// device returns the device with this ID, or one with no more than the ID if no plugin has listed it.
+func (r *resource) device(id string) Device {
+	if at, ok := r.index[id]; ok {
+		return r.devices[at]
+	}
+	return Device{ID: id}
+}
+
+// pool returns the devices for [Pick] and [Hints], all unhealthy if no plugin is connected. It is valid until the state changes.
+func (r *resource) pool() *Pool {
+	p := &Pool{Resource: r.name, Devices: r.devices, InUse: r.inUse}
+	if len(r.feeds) == 0 {
+		p.Devices = slices.Clone(r.devices)
+		for i := range p.Devices {
+			p.Devices[i].Healthy = false
+		}
+	}
+	return p
+}
+
+// indexDevices returns the position of each ID in a list, or an error for a list of devices that no container could use safely.
+func indexDevices(devices []Device) (map[string]int, error) {
+	if len(devices) > MaxDevices {
+		return nil, fmt.Errorf("list has %d devices, more than %d", len(devices), MaxDevices)
+	}
+	index := make(map[string]int, len(devices))
+	for i := range devices {
+		id := devices[i].ID
+		_, twice := index[id]
+		switch {
+		case id == "":
+			return nil, fmt.Errorf("device %d of the list has no ID", i)
+		case len(id) > MaxIDLength:
+			return nil, fmt.Errorf("the ID of device %d has %d bytes, more than %d: %.40q", i, len(id), MaxIDLength, id)
+		case twice:
+			return nil, fmt.Errorf("device %q is listed twice", id)
+		}
+		index[id] = i
+	}
+	return index, nil
+}

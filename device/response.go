@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/seed81659283/nodeagent/cri"
+)
+
+// AnnotationDevices is the annotation of a container that holds devices: a JSON object with the IDs by resource. An agent whose record is lost
+// reads it.
+const AnnotationDevices = "nodeagent/devices"
+
+// maxNote limits the annotation [AnnotationDevices], in bytes. A container with more has no annotation, and depends on the record.
+const maxNote = 64 << 10
+
+// maxResponse limits what the plugins of one container may add to its config, in entries.
+const maxResponse = 1 << 12
+
+// merger merges the responses of one container. The first value of a name is used.
+type merger struct {
+	merged Response
+	from   map[string]string // the resource of each name, such as "environment variable A"
+	values map[string]any
+	err    error // about the first name with two values
+}
+
+// add reports whether a name is new, and records an error if it has another value already.
+func (m *merger) add(resource, kind, name string, value any) bool {
+	key := kind + " " + name
+	before, ok := m.values[key]
+	if !ok {
+		m.values[key], m.from[key] = value, resource
+		return true
+	}
+	if m.err == nil && !reflect.DeepEqual(before, value) {
+		m.err = fmt.Errorf("the plugins of resources %s and %s contradict each other: %s is %v and %v", m.from[key], resource, key, before, value)
+	}
+	return false
+}
+
+// addResponse adds the response of the plugin of one resource.
+func (m *merger) addResponse(resource string, r *Response) {
+	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
+		if m.add(resource, "environment variable", name, r.Env[name]) {
+			m.merged.Env[name] = r.Env[name]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Annotations)) {
+		if m.add(resource, "annotation", name, r.Annotations[name]) {
+			m.merged.Annotations[name] = r.Annotations[name]
+		}
+	}
+	for _, mount := range r.Mounts {
+		if m.add(resource, "mount", mount.ContainerPath, mount.HostPath) {
+			m.merged.Mounts = append(m.merged.Mounts, mount)
+		}
+	}
+	for _, d := range r.Devices {
+		if m.add(resource, "device node", d.ContainerPath, d) {
+			m.merged.Devices = append(m.merged.Devices, d)
+		}
+	}
+	for _, name := range r.CDIDevices {
+		if m.add(resource, "CDI device", name, nil) {
+			m.merged.CDIDevices = append(m.merged.CDIDevices, name)
+		}
+	}
+}
+
+// mergeResponses merges the responses of the claims at these positions, in the order of the resources. Two values of one name are an error, unless
+// firstWins is set, as in the kubelet. Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
+func mergeResponses(h *holding, claims []int, firstWins bool) (Response, error) {
+	m := merger{merged: Response{Env: map[string]string{}, Annotations: map[string]string{}}, from: map[string]string{}, values: map[string]any{}}
+	for _, at := range claims {
+		m.addResponse(h.claims[at].resource, h.claims[at].response)
+	}
+	if m.err != nil && !firstWins {
+		return Response{}, m.err
+	}
+	if len(m.values) > maxResponse {
+		return Response{}, fmt.Errorf("the plugins of container %s add %d entries to its config, more than %d", h.pod.Containers[h.claims[claims[0]].container].Name, len(m.values), maxResponse)
+	}
+	return m.merged, nil
+}
+
+// checkConflicts returns an error if the plugins of a container contradict each other.
+func (a *Allocator) checkConflicts(h *holding) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := 0; i < len(h.claims); {
+		var claims []int
+		for container := h.claims[i].container; i < len(h.claims) && h.claims[i].container == container; i++ {
+			claims = append(claims, i)
+		}
+		if _, err := mergeResponses(h, claims, a.opts.Kubelet.IgnoreConflicts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addNote adds the annotation [AnnotationDevices] for the claims at these positions.
+func (r *Response) addNote(h *holding, claims []int) {
+	ids := map[string][]string{}
+	for _, at := range claims {
+		ids[h.claims[at].resource] = h.claims[at].ids()
+	}
+	note, err := json.Marshal(ids)
+	if err == nil && len(note) <= maxNote {
+		r.Annotations[AnnotationDevices] = string(note)
+	}
+}
+
+// parseNote returns the IDs by resource in the annotation [AnnotationDevices].
+func parseNote(note string) (ids map[string][]string, err error) {
+	if len(note) > maxNote {
+		return nil, fmt.Errorf("annotation %s has %d bytes, more than %d", AnnotationDevices, len(note), maxNote)
+	}
+	if err := json.Unmarshal([]byte(note), &ids); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", AnnotationDevices, err)
+	}
+	return ids, nil
+}
+
+// EnvVars returns the environment variables in the order of their names.
+func (r *Response) EnvVars() (vars []cri.EnvVar) {
+	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
+		vars = append(vars, cri.EnvVar{Name: name, Value: r.Env[name]})
+	}
+	return vars
+}

@@ -1,0 +1,131 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package device
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Resources returns the number of devices of each resource, by name. Resources that lost their plugin stay with zero devices, so
+// that the Node says so.
+func (a *Allocator) Resources() []Resource {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	list := make([]Resource, 0, len(a.state.resources))
+	for _, name := range slices.Sorted(maps.Keys(a.state.resources)) {
+		r := a.state.resources[name]
+		entry := Resource{Name: name, Removed: r.isForgotten(now)}
+		if !entry.Removed {
+			entry.Capacity, entry.Allocatable = len(r.devices), r.allocatable()
+		}
+		list = append(list, entry)
+	}
+	return list
+}
+
+// Allocatable returns the healthy devices of each resource.
+func (a *Allocator) Allocatable() map[string][]Device {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	healthy := map[string][]Device{}
+	for name, r := range a.state.resources {
+		for i := range r.devices {
+			if r.devices[i].Healthy {
+				healthy[name] = append(healthy[name], r.devices[i])
+			}
+		}
+	}
+	return healthy
+}
+
+// Claims returns what each container holds, in the order of the UIDs, containers and resources. Pods whose reservation is not complete
+// are left out.
+func (a *Allocator) Claims() (list []Claim) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, uid := range slices.Sorted(maps.Keys(a.state.pods)) {
+		h := a.state.pods[uid]
+		if h.complete {
+			list = append(list, h.list(a.state.resources)...)
+		}
+	}
+	return list
+}
+
+// Allocations returns the devices of all containers at one moment: by UID of the pod, name of the container, and name of the resource. A pod
+// whose reservation is not complete is left out. The result must not be changed. Healthy of the devices is not set.
+func (a *Allocator) Allocations() map[string]map[string]map[string][]Device {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.allocations == nil {
+		a.allocations = make(map[string]map[string]map[string][]Device, len(a.state.pods))
+		for uid, h := range a.state.pods {
+			if h.complete {
+				a.allocations[uid] = h.byContainer()
+			}
+		}
+	}
+	return a.allocations
+}
+
+// byContainer returns the devices of a pod by container and resource.
+func (h *holding) byContainer() map[string]map[string][]Device {
+	containers := map[string]map[string][]Device{}
+	for i := range h.claims {
+		c := &h.claims[i]
+		name := h.pod.Containers[c.container].Name
+		if containers[name] == nil {
+			containers[name] = map[string][]Device{}
+		}
+		containers[name][c.resource] = slices.Clone(c.devices)
+	}
+	return containers
+}
+
+// list returns the claims of a pod with the health of the last lists.
+func (h *holding) list(resources map[string]*resource) (list []Claim) {
+	for i := range h.claims {
+		c := &h.claims[i]
+		devices := slices.Clone(c.devices)
+		for j := range devices {
+			devices[j].Healthy = resources[c.resource].health(devices[j].ID, false) == Healthy
+		}
+		list = append(list, Claim{
+			PodUID: h.pod.UID, Container: h.pod.Containers[c.container].Name, Resource: c.resource, Devices: devices, Response: c.response,
+		})
+	}
+	return list
+}
+
+// DeviceHealth is the health of one device that a container holds.
+type DeviceHealth struct {
+	Resource, ID string
+	Health       Health
+}
+
+// Health returns the health of the devices that a container holds, by resource and ID.
+func (a *Allocator) Health(uid, container string) (list []DeviceHealth) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.state.pods[uid]
+	if h == nil || !h.complete {
+		return nil
+	}
+	for i := range h.claims {
+		c := &h.claims[i]
+		if h.pod.Containers[c.container].Name != container {
+			continue
+		}
+		ids := c.ids()
+		slices.Sort(ids)
+		for _, id := range ids {
+			health := a.state.resources[c.resource].health(id, a.opts.Kubelet.AssumeHealthy)
+			list = append(list, DeviceHealth{Resource: c.resource, ID: id, Health: health})
+		}
+	}
+	return list
+}
