@@ -57,6 +57,11 @@ func CheckPath(path string) error {
 // Connect connects to the gRPC server whose unix socket is at path. It fails at once if no process listens there, and after
 // [Timeout] if the server does not respond. A lost connection is not re-established.
 func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
+	return ConnectWithLimit(ctx, path, MaxMessage)
+}
+
+// ConnectWithLimit connects like [Connect], but limits a received message to maxMessage bytes instead of [MaxMessage].
+func ConnectWithLimit(ctx context.Context, path string, maxMessage int) (*grpc.ClientConn, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
@@ -69,7 +74,7 @@ func Connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithMaxHeaderListSize(maxHeaders),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithReadBufferSize(bufferSize),
 		grpc.WithWriteBufferSize(bufferSize),
 	)

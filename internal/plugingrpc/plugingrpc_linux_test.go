@@ -96,6 +96,18 @@ func TestLargeMessageIsRejected(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 }
 
+// ConnectWithLimit replaces the limit of Connect.
+func TestConnectWithLimit(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	serve(t, listen(t, path), plugingrpc.MaxMessage+1)
+	c, err := plugingrpc.ConnectWithLimit(t.Context(), path, 2*plugingrpc.MaxMessage)
+	require.NoError(t, err)
+	defer c.Close()
+	n, err := invoke(t.Context(), c)
+	require.NoError(t, err)
+	require.Equal(t, plugingrpc.MaxMessage+1, n)
+}
+
 func TestConnectFailsWithoutServer(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

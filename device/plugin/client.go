@@ -1,0 +1,179 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// Limits of the messages of a plugin, in bytes.
+const (
+	maxList     = 16 << 20 // of a list: 65,536 devices with 200 bytes each
+	maxResponse = 4 << 20  // of any other message, as in the kubelet
+	maxText     = 1 << 10  // of an error
+)
+
+// client calls one connected plugin.
+type client struct {
+	socket  string
+	conn    *grpc.ClientConn
+	api     api.DevicePluginClient
+	options device.PluginOptions
+	closed  atomic.Bool
+}
+
+var _ device.Plugin = (*client)(nil)
+
+// newClient calls GetDevicePluginOptions of the plugin at conn. After an error, conn is not closed.
+func newClient(ctx context.Context, conn *grpc.ClientConn, socket string) (*client, error) {
+	c := &client{socket: socket, conn: conn, api: api.NewDevicePluginClient(conn)}
+	ctx, cancel := context.WithTimeout(ctx, optionsTimeout)
+	defer cancel()
+	options, err := c.api.GetDevicePluginOptions(ctx, &api.Empty{}, grpc.MaxCallRecvMsgSize(maxResponse))
+	if err != nil {
+		return nil, wrapCallError(ctx, "failed to get device plugin options: ", err) // the kubelet's text
+	}
+	c.options = device.PluginOptions{PreStart: options.GetPreStartRequired(), Preferred: options.GetGetPreferredAllocationAvailable()}
+	return c, nil
+}
+
+// close closes the connection. Later calls fail.
+func (c *client) close() {
+	c.closed.Store(true)
+	_ = c.conn.Close()
+}
+
+// checkOpen returns an error after close. Source: errEndpointStopped in pkg/kubelet/cm/devicemanager/types.go.
+func (c *client) checkOpen() error {
+	if c.closed.Load() {
+		return fmt.Errorf("endpoint %s has been stopped", c.socket)
+	}
+	return nil
+}
+
+// Options returns the calls that the plugin has requested when it connected.
+func (c *client) Options() device.PluginOptions { return c.options }
+
+// Preferred calls GetPreferredAllocation. As in the kubelet, only the first container of the response counts, and a response without
+// containers has no preference. Source: callGetPreferredAllocationIfAvailable in pkg/kubelet/cm/devicemanager/manager.go.
+func (c *client) Preferred(ctx context.Context, open, chosen []string, count int) ([]string, error) {
+	const prefix = "device plugin GetPreferredAllocation rpc failed with err: "
+	if err := c.checkOpen(); err != nil {
+		return nil, fmt.Errorf(prefix+"%w", err)
+	}
+	if count < 0 || count > math.MaxInt32 {
+		return nil, fmt.Errorf("call GetPreferredAllocation: count %d is out of range", count)
+	}
+	request := &api.ContainerPreferredAllocationRequest{AvailableDeviceIDs: open, MustIncludeDeviceIDs: chosen, AllocationSize: int32(count)}
+	response, err := c.api.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{
+		ContainerRequests: []*api.ContainerPreferredAllocationRequest{request},
+	})
+	if err != nil {
+		return nil, wrapCallError(ctx, prefix, err)
+	}
+	containers := response.GetContainerResponses()
+	if len(containers) == 0 {
+		return nil, nil
+	}
+	if ids := containers[0].GetDeviceIDs(); len(ids) <= device.MaxDevices {
+		return ids, nil
+	}
+	return nil, fmt.Errorf("preferred allocation of device plugin %s: %d IDs, more than %d", c.socket, len(containers[0].GetDeviceIDs()), device.MaxDevices)
+}
+
+// Allocate calls Allocate for one container. The error of a response without containers is the kubelet's. Source: allocateContainerResources
+// in pkg/kubelet/cm/devicemanager/manager.go.
+func (c *client) Allocate(ctx context.Context, ids []string) (device.Response, error) {
+	if err := c.checkOpen(); err != nil {
+		return device.Response{}, err
+	}
+	answer, err := c.api.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}},
+		grpc.MaxCallRecvMsgSize(maxResponse))
+	if err != nil {
+		return device.Response{}, wrapCallError(ctx, "", err)
+	}
+	containers := answer.GetContainerResponses()
+	switch len(containers) {
+	case 0:
+		return device.Response{}, errors.New(shortenText(fmt.Sprintf("no containers return in allocation response %v", answer)))
+	case 1:
+	default:
+		return device.Response{}, fmt.Errorf("allocation response of device plugin %s has %d containers, not 1", c.socket, len(containers))
+	}
+	response, err := convertResponse(containers[0])
+	if err != nil {
+		return device.Response{}, fmt.Errorf("allocation response of device plugin %s: %w", c.socket, err)
+	}
+	return response, nil
+}
+
+// PreStart calls PreStartContainer. Source: callPreStartContainerIfNeeded in pkg/kubelet/cm/devicemanager/manager.go.
+func (c *client) PreStart(ctx context.Context, ids []string) error {
+	const prefix = "device plugin PreStartContainer rpc failed with err: "
+	if err := c.checkOpen(); err != nil {
+		return fmt.Errorf(prefix+"%w", err)
+	}
+	_, err := c.api.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: ids}, grpc.MaxCallRecvMsgSize(maxResponse))
+	if err != nil {
+		return wrapCallError(ctx, prefix, err)
+	}
+	return nil
+}
+
+// callError is the error of a call to a plugin.
+type callError struct {
+	prefix string
+	err    error // gRPC error, at most maxText bytes of text
+	ctxErr error // error of the context of the call; nil: it has not ended
+}
+
+// Error returns the kubelet's text.
+func (e *callError) Error() string { return e.prefix + e.err.Error() }
+
+// Unwrap returns the gRPC error, and the error of the context if it has ended.
+func (e *callError) Unwrap() []error {
+	if e.ctxErr == nil {
+		return []error{e.err}
+	}
+	return []error{e.err, e.ctxErr}
+}
+
+// wrapCallError returns the error of a call that has returned err. The error wraps [context.DeadlineExceeded] if the deadline has passed,
+// also if the plugin has noticed first.
+func wrapCallError(ctx context.Context, prefix string, err error) error {
+	e := &callError{prefix: prefix, err: shortenError(err), ctxErr: ctx.Err()}
+	if e.ctxErr == nil && status.Code(err) == codes.DeadlineExceeded {
+		e.ctxErr = context.DeadlineExceeded
+	}
+	return e
+}
+
+// shortenError returns an error with the gRPC code and the shortened text of err. An error that is not of gRPC is returned.
+func shortenError(err error) error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	return status.Error(s.Code(), shortenText(s.Message()))
+}
+
+// shortenText cuts text to maxText bytes.
+func shortenText(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "..."
+}
