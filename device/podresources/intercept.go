@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+)
+
+// messageHeader is the number of bytes that gRPC sends before each message.
+const messageHeader = 5
+
+// limitTime returns the context of a new request. It ends after Options.Timeout, also for a client that does not send its
+// request completely.
+func (s *Server) limitTime(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
+	_ = cancel // gRPC cancels the parent when the request has returned
+	return ctx, nil
+}
+
+// intercept runs a request. It rejects requests above the rate limit, and calls the hooks.
+func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	version, method := splitMethod(info.FullMethod)
+	if s.limit != nil && !s.limit.takeToken(time.Now()) {
+		callHook(s.opts.Hooks.RequestRejected, version, method)
+		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
+	}
+	callHook(s.opts.Hooks.RequestReceived, version, method)
+	response, err := s.running.run(ctx, func() (any, error) { return handle(ctx, request) })
+	if err != nil {
+		callHook(s.opts.Hooks.RequestFailed, version, method)
+		return nil, err
+	}
+	s.limitUnsent(ctx, response)
+	return response, nil
+}
+
+// limitUnsent counts a response as unsent. If clients do not receive too many responses, it closes the connection with the most
+// unsent bytes.
+func (s *Server) limitUnsent(ctx context.Context, response any) {
+	c, message := connOf(ctx), response.(proto.Message)
+	size := proto.Size(message)
+	if c == nil || size > maxResponse { // gRPC does not send a larger response
+		return
+	}
+	if removed := s.conns.addUnsent(c, size+messageHeader); removed != nil {
+		s.opts.Logger.Warn("a client of the podresources API does not receive its responses: closing its connection", "limit", s.conns.maxUnsent)
+		_ = removed.Conn.Close()
+	}
+}
+
+// splitMethod returns the API version and the method of a gRPC method such as "/v1.PodResourcesLister/List".
+func splitMethod(full string) (version, method string) {
+	version, rest, _ := strings.Cut(strings.TrimPrefix(full, "/"), ".")
+	_, method, _ = strings.Cut(rest, "/")
+	return version, method
+}
+
+func callHook(hook func(version, method string), version, method string) {
+	if hook != nil {
+		hook(version, method)
+	}
+}
+
+// runningCalls runs requests, and returns when the context of a request ends even if its source hangs. It limits the number of
+// requests that run at once, including those of hanging sources.
+type runningCalls struct {
+	slots   chan struct{}
+	started *sync.WaitGroup
+}
+
+func newRunningCalls(limit int) runningCalls {
+	return runningCalls{slots: make(chan struct{}, limit), started: &sync.WaitGroup{}}
+}
+
+// run waits for a slot, and calls handle. It returns the gRPC error of ctx if ctx ends first.
+func (r *runningCalls) run(ctx context.Context, handle func() (any, error)) (any, error) {
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	type result struct {
+		response any
+		err      error
+	}
+	returned := make(chan result, 1)
+	r.started.Go(func() {
+		defer func() { <-r.slots }()
+		response, err := handle()
+		returned <- result{response, err}
+	})
+	select {
+	case result := <-returned:
+		return result.response, result.err
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// wait waits until all calls of handle have returned. run must not be called any more.
+func (r *runningCalls) wait() { r.started.Wait() }
