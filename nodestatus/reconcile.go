@@ -6,6 +6,8 @@ package nodestatus
 import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/internal/podfield"
 )
 
 // reconciledLabels returns the labels of an existing Node that Reconcile sets from the configuration. Other labels are kept.
@@ -115,7 +117,7 @@ func reconcileHugePages(node, initial *corev1.Node) (changed bool) {
 func ZeroExtendedResources(node *corev1.Node) (*corev1.Node, bool) {
 	out, found := node.DeepCopy(), false
 	for name := range out.Status.Capacity {
-		if !isExtended(name) {
+		if !podfield.IsExtendedResource(name) {
 			continue
 		}
 		found = true

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
@@ -70,7 +70,7 @@ func (b *builder) setAllocatable() {
 		s.Allocatable = corev1.ResourceList{}
 	}
 	for name := range s.Allocatable {
-		if _, found := s.Capacity[name]; !found && isExtended(name) {
+		if _, found := s.Capacity[name]; !found && podfield.IsExtendedResource(name) {
 			delete(s.Allocatable, name)
 		}
 	}
@@ -78,17 +78,6 @@ func (b *builder) setAllocatable() {
 	for name, q := range b.in.Devices.Allocatable {
 		s.Allocatable[name] = q.DeepCopy()
 	}
-}
-
-// isExtended reports whether a resource is an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
-// pkg/apis/core/v1/helper.
-func isExtended(name corev1.ResourceName) bool {
-	s := string(name)
-	if !strings.Contains(s, "/") || strings.Contains(s, corev1.ResourceDefaultNamespacePrefix) ||
-		strings.HasPrefix(s, corev1.DefaultResourceRequestsPrefix) {
-		return false
-	}
-	return len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+s)) == 0
 }
 
 func isHugePages(name corev1.ResourceName) bool {

@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/qos"
 )
 
@@ -91,7 +91,7 @@ func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	unknown := func(name corev1.ResourceName) bool {
 		// Another component of the cluster allocates an unknown resource.
 		_, known := allocatable[name]
-		return !known && isExtended(name)
+		return !known && podfield.IsExtendedResource(name)
 	}
 	filter := func(list []corev1.Container) []corev1.Container {
 		var out []corev1.Container
@@ -120,6 +120,21 @@ func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 	return &filtered
 }
 
+// WithoutResources returns a copy of node without the allocatable extended resources for which skip returns true, or node itself
+// if there are none. [Check] ignores the requests for these resources. lifecycle.Options.Devices reserves them after Admit, and
+// waits for plugins that are not connected yet. Source: sanitizeNodeAllocatable in pkg/kubelet/cm/devicemanager/manager.go.
+func WithoutResources(node *corev1.Node, skip func(name corev1.ResourceName) bool) *corev1.Node {
+	isSkipped := func(name corev1.ResourceName, _ resource.Quantity) bool { return podfield.IsExtendedResource(name) && skip(name) }
+	kept := maps.Clone(node.Status.Allocatable)
+	maps.DeleteFunc(kept, isSkipped)
+	if len(kept) == len(node.Status.Allocatable) {
+		return node
+	}
+	reduced := *node
+	reduced.Status.Allocatable = kept
+	return &reduced
+}
+
 // isCounted reports whether admission compares the requests for this resource, except CPU, with the allocatable amount.
 // Source: IsScalarResourceName in pkg/scheduler/util.
 func isCounted(name corev1.ResourceName) bool {
@@ -130,14 +145,5 @@ func isCounted(name corev1.ResourceName) bool {
 		strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix):
 		return true
 	}
-	return isExtended(name)
-}
-
-// isExtended reports whether name is the name of an extended resource, such as example.com/gpu. Source: IsExtendedResourceName in
-// pkg/apis/core/v1/helper.
-func isExtended(name corev1.ResourceName) bool {
-	n := string(name)
-	return strings.Contains(n, "/") && !strings.Contains(n, corev1.ResourceDefaultNamespacePrefix) &&
-		!strings.HasPrefix(n, corev1.DefaultResourceRequestsPrefix) &&
-		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+n)) == 0
+	return podfield.IsExtendedResource(name)
 }
