@@ -56,6 +56,7 @@ type Metrics struct {
 	node      nodeMetrics
 	server    serverMetrics
 	podsAPI   podsAPIMetrics
+	devices   deviceMetrics
 }
 
 // New registers the metrics of all packages with registry. A package's metrics appear after the call of the method for its
@@ -100,6 +101,9 @@ func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	add(registry, "client certificate", m.buildClientCert)
 	add(registry, "server", m.buildServer)
 	add(registry, "pods API", m.buildPodsAPI)
+	add(registry, "devices", m.buildDevices)
+	add(registry, "device plugins", m.buildDevicePlugins)
+	add(registry, "podresources API", m.buildPodResources)
 	for i, g := range groups {
 		if len(g.group.collectors) == 0 {
 			continue // all metrics are excluded

@@ -25,6 +25,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
@@ -139,6 +140,22 @@ func (p *testPages) feedAll() {
 		completed(method, "OK")
 	}
 	dropped()
+	p.feedDevices()
+}
+
+func (p *testPages) feedDevices() {
+	m := p.metrics
+	d := m.Devices()
+	d.AllocateCalled("example.com/gpu", time.Second, nil)
+	d.Reserved(device.Reservation{Took: time.Millisecond, Policy: device.SingleNUMANode, Aligned: 2})
+	d.Reserved(device.Reservation{Policy: device.SingleNUMANode, PodScope: true, Err: &device.Refusal{Reason: device.ReasonTopologyAffinityError}})
+	m.DevicePlugins()("example.com/gpu")
+	received, failed := m.PodResources()
+	for _, method := range []string{"List", "Get", "GetAllocatableResources", "NotKnown"} {
+		received("v1", method)
+		failed("v1", method)
+	}
+	received("v1alpha1", "List")
 }
 
 func (p *testPages) feedNode() {
