@@ -43,6 +43,9 @@ type Configuration struct {
 	ClusterDomain        string   `json:"clusterDomain,omitempty"`        // none
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"` // none
 
+	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"` // none; for devices: package agent aligns no CPUs and memory
+	TopologyManagerScope  string `json:"topologyManagerScope,omitempty"`  // container; or pod
+
 	MaxParallelImagePulls       *int32          `json:"maxParallelImagePulls,omitempty"`       // 5; the kubelet pulls one image after the other
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitempty"`           // 2m
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitempty"`           // no limit

@@ -4,6 +4,7 @@
 package kubeletconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/quantity"
@@ -162,4 +164,16 @@ func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 		periods = append(periods, shutdown.Period{Priority: g.Priority, GracePeriod: time.Duration(g.ShutdownGracePeriodSeconds) * time.Second})
 	}
 	return periods, nil
+}
+
+// Topology returns the policy and scope of the topology manager, without the NUMA nodes of the machine.
+func (c *Configuration) Topology() (t device.Topology, err error) {
+	if t.Policy, err = device.ParsePolicy(cmp.Or(c.TopologyManagerPolicy, device.None.String())); err != nil {
+		return t, fmt.Errorf("topologyManagerPolicy: %w", err)
+	}
+	if scope := cmp.Or(c.TopologyManagerScope, "container"); scope != "container" && scope != "pod" {
+		return t, fmt.Errorf("topologyManagerScope: %q is neither container nor pod", scope)
+	}
+	t.PodScope = c.TopologyManagerScope == "pod"
+	return t, nil
 }

@@ -48,6 +48,7 @@ clusterDNS: [10.96.0.10]
 systemReserved: {cpu: 100m}
 containerLogMaxSize: 1Mi
 shutdownGracePeriod: 30s
+topologyManagerPolicy: restricted
 `))
 	if err != nil {
 		fmt.Println(err)
@@ -61,10 +62,11 @@ shutdownGracePeriod: 30s
 	dns, _ := c.DNS()             // for podspec.Options
 	reserved, _ := c.Reserved()   // for podtree.Options
 	periods, _ := c.ShutdownPeriods()
-	fmt.Println(len(rules.Thresholds), logs.MaxSize, images.HighThresholdPercent, dns, reserved.System.Cpu(), periods[0].GracePeriod)
+	topology, _ := c.Topology() // for device.Options
+	fmt.Println(topology.Policy, len(rules.Thresholds), logs.MaxSize, images.HighThresholdPercent, dns, reserved.System.Cpu(), periods[0].GracePeriod)
 	// Output:
 	// <nil>
-	// 6 1048576 85 [10.96.0.10] 100m 30s
+	// restricted 6 1048576 85 [10.96.0.10] 100m 30s
 }
 
 // An installer warns before it moves a node of a kubelet that uses a field which this version does not support.

@@ -77,6 +77,8 @@ func TestValidateNamesFieldAndValue(t *testing.T) {
 		"clusterDNS: [10.96.0.10, nope]":              `clusterDNS[1]: ParseAddr("nope"): unable to parse IP`,
 		"containerLogMaxSize: 10Mib":                  "containerLogMaxSize: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
 		"systemReserved: {memory: \"1e-2000000000\"}": "systemReserved[\"memory\"]: ",
+		"topologyManagerPolicy: strict":               `topologyManagerPolicy: policy "strict" is neither none, best-effort, restricted nor single-numa-node`,
+		"topologyManagerScope: node":                  `topologyManagerScope: "node" is neither container nor pod`,
 		"shutdownGracePeriod: 1500ms":                 "shutdownGracePeriod: 1.5s and 0s must be whole seconds",
 		"shutdownGracePeriodCriticalPods: 1s":         "shutdownGracePeriodCriticalPods: 1s must be between 0 and shutdownGracePeriod, which is 0s",
 		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: -1}]": "shutdownGracePeriodByPodPriority[0]: -1 s for priority 1 must not be negative, nor there twice",

@@ -18,8 +18,7 @@ const unsupportedFields = `
 	preloadedImagesVerificationAllowlist protectKernelDefaults qosReserved registryBurst registryPullQPS reservedMemory
 	reservedSystemCPUs resolvConf runOnce runtimeRequestTimeout seccompDefault serializeImagePulls showHiddenMetricsForVersion
 	singleProcessOOMKill staticPodURLHeader syncFrequency systemCgroups systemReservedCgroup tlsCipherSuites tlsCurvePreferences
-	tlsMinVersion topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir
-	volumeStatsAggPeriod
+	tlsMinVersion topologyManagerPolicyOptions tracing userNamespaces volumePluginDir volumeStatsAggPeriod
 `
 
 // Unsupported returns the sorted names of the KubeletConfiguration fields that the type Configuration does not have.

@@ -57,6 +57,7 @@ func (c *Configuration) Validate() error {
 		func() error { _, err := c.Reserved(); return err },
 		func() error { _, err := c.EvictionRules(); return err },
 		func() error { _, err := c.ShutdownPeriods(); return err },
+		func() error { _, err := c.Topology(); return err },
 	} {
 		if err := check(); err != nil {
 			errs = append(errs, err)
