@@ -67,13 +67,24 @@ func (r *ConformanceRequest) newManager() *ManagerImpl {
 	return m
 }
 
+// Prepared returns Hints and Pick for one device manager with the state of r, so that a benchmark does not measure the making of the state.
+func (r *ConformanceRequest) Prepared() (hints func() []topologymanager.TopologyHint, pick func(context.Context) ([]string, error)) {
+	m := r.newManager()
+	return func() []topologymanager.TopologyHint { return r.hints(m) }, func(ctx context.Context) ([]string, error) {
+		ids, err := m.devicesToAllocate(ctx, ConformancePodUID, ConformanceContainer, ConformanceResource, r.Count, sets.New(r.Reusable...))
+		return sets.List(ids), err
+	}
+}
+
 // Hints calls GetTopologyHints.
-func (r *ConformanceRequest) Hints() []topologymanager.TopologyHint {
+func (r *ConformanceRequest) Hints() []topologymanager.TopologyHint { return r.hints(r.newManager()) }
+
+func (r *ConformanceRequest) hints(m *ManagerImpl) []topologymanager.TopologyHint {
 	c := &v1.Container{Name: ConformanceContainer, Resources: v1.ResourceRequirements{
 		Limits: v1.ResourceList{ConformanceResource: *resource.NewQuantity(int64(r.Count), resource.DecimalSI)},
 	}}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(ConformancePodUID)}, Spec: v1.PodSpec{Containers: []v1.Container{*c}}}
-	return r.newManager().GetTopologyHints(klog.Logger{}, pod, c, lifecycle.AddOperation)[ConformanceResource]
+	return m.GetTopologyHints(klog.Logger{}, pod, c, lifecycle.AddOperation)[ConformanceResource]
 }
 
 // Pick calls devicesToAllocate.
