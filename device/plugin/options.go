@@ -29,7 +29,7 @@ type Options struct {
 	// DevicePlugin are used. Empty: plugins register in Dir only.
 	Registry string
 	Receiver Receiver // required
-	// Sockets are those of the plugins before a restart. Run connects to each once. Relative paths are relative to Dir.
+	// Sockets are those of the plugins before a restart. Run connects to each once. Relative paths are relative to Dir. Nil: none.
 	Sockets []device.Socket
 	Hooks   Hooks
 	Logger  *slog.Logger // nil discards

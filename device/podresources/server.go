@@ -123,6 +123,7 @@ func New(opts Options) (*Server, error) {
 	if opts.Rate > 0 {
 		s.limit = newRateLimiter(opts.Rate, opts.Burst)
 	}
+	s.once.Require("podresources.Server", opts.Logger, nil)
 	return s, nil
 }
 

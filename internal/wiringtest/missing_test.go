@@ -19,6 +19,9 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cni"
 	"github.com/seed81659283/nodeagent/cri/streaming"
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/plugin"
+	"github.com/seed81659283/nodeagent/device/podresources"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodeapi"
@@ -109,6 +112,9 @@ func missing(t *testing.T) map[string]func() error {
 		"cert.ServingOptions.Addresses": func() error { return errorOf(cert.NewServing(config, cert.ServingOptions{NodeName: "n1"})) },
 		"cert.ClientOptions.NodeName":   func() error { return errorOf(cert.NewClient(cert.ClientOptions{Kubeconfig: "/x"})) },
 		"cert.ClientOptions.Kubeconfig": func() error { return errorOf(cert.NewClient(cert.ClientOptions{NodeName: "n1"})) },
+		"plugin.Options.Dir":            func() error { return errorOf(plugin.New(plugin.Options{Receiver: &device.Allocator{}})) },
+		"plugin.Options.Receiver":       func() error { return errorOf(plugin.New(plugin.Options{Dir: "/x"})) },
+		"podresources.Options.Socket":   func() error { return errorOf(podresources.New(podresources.Options{})) },
 		"csi.Options.Registry":          func() error { return errorOf(csi.New(csi.Options{})) },
 		"volume.Options.Root":           func() error { return errorOf(volume.New(volume.Options{})) },
 		"apiserver.PartsOptions.NodeName": func() error {

@@ -31,6 +31,9 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/critest"
 	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/plugin"
+	"github.com/seed81659283/nodeagent/device/podresources"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/evictiontest"
 	"github.com/seed81659283/nodeagent/internal/volume/podcert"
@@ -90,6 +93,15 @@ func TestRunIsLeftOut(t *testing.T) {
 			node := evictiontest.NewNode(evictiontest.Options{})
 			_, err := eviction.New(node, node, eviction.Options{Logger: log})
 			require.NoError(t, err)
+		},
+		"device.Allocator": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, errorOf(device.New(device.Options{Logger: log})))
+		},
+		"plugin.Host": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, errorOf(plugin.New(plugin.Options{Dir: dir, Receiver: &device.Allocator{}, Logger: log})))
+		},
+		"podresources.Server": func(t *testing.T, log *slog.Logger) {
+			require.NoError(t, errorOf(podresources.New(podresources.Options{Socket: "/run/x.sock", Logger: log})))
 		},
 		"pleg.Generator": func(_ *testing.T, log *slog.Logger) { _, _ = pleg.New(rt, pleg.Options{Logger: log}).Pods() },
 		"probe.Set": func(t *testing.T, log *slog.Logger) {

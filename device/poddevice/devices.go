@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/internal/listener"
+	"github.com/seed81659283/nodeagent/internal/podfield"
+	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// Options configures [Devices]. The zero value keeps no record.
+type Options struct {
+	Allocator device.Options // zero: no record, and no NUMA nodes
+	// Runtime has the containers that say who holds devices when the record is lost. Nil: Allocator.Running.
+	Runtime cri.Lister
+	// IsManaged reports whether a source lists the pod with this UID, or it is being removed. The devices of other pods are released. Nil: only
+	// Release releases devices. *lifecycle.Handle and *lifecycle.Reconciler have this method.
+	IsManaged func(uid string) bool
+}
+
+// Devices gives the containers of pods their devices. Create it with [New].
+type Devices struct {
+	allocator *device.Allocator
+	isManaged func(uid string) bool
+	report    func(error)
+	listeners listener.List
+}
+
+// New returns Devices with an allocator of their own. Functions registered by Notify are called in addition to Hooks.PodsChanged of the allocator.
+// New starts no goroutine; call [Devices.Run]. For errors, see [device.New].
+func New(opts Options) (*Devices, error) {
+	d := &Devices{isManaged: opts.IsManaged}
+	o := opts.Allocator
+	hook := o.Hooks.PodsChanged
+	o.Hooks.PodsChanged = func(uids []string) {
+		if hook != nil {
+			hook(uids)
+		}
+		d.listeners.Call(uids...)
+	}
+	if opts.Runtime != nil {
+		o.Running = func(ctx context.Context) ([]device.RunningContainer, error) { return listContainers(ctx, opts.Runtime) }
+	}
+	d.report = func(err error) {
+		if o.Logger != nil {
+			o.Logger.Error("devices", "error", err)
+		}
+		if o.Hooks.Error != nil {
+			o.Hooks.Error(err)
+		}
+	}
+	var err error
+	if d.allocator, err = device.New(o); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// listContainers returns the containers of the runtime that have not exited.
+func listContainers(ctx context.Context, runtime cri.Lister) (list []device.RunningContainer, err error) {
+	snapshot, err := runtime.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range snapshot.Containers {
+		c := &snapshot.Containers[i]
+		if c.State == cri.ContainerExited {
+			continue
+		}
+		list = append(list, device.RunningContainer{
+			PodUID: c.PodUID, Namespace: c.Labels[cri.LabelPodNamespace], Name: c.Labels[cri.LabelPodName], Container: c.Name,
+			Note: c.Annotations[device.AnnotationDevices],
+		})
+	}
+	return list, nil
+}
+
+// Allocator returns the allocator, to which plugins are connected.
+func (d *Devices) Allocator() *device.Allocator { return d.allocator }
+
+// releasePeriod is the time between two looks for pods that hold devices and are not managed.
+const releasePeriod = time.Minute
+
+// Run runs the allocator until ctx ends. It must be called only once.
+func (d *Devices) Run(ctx context.Context) error {
+	if d.isManaged == nil {
+		return d.allocator.Run(ctx)
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wg.Go(func() {
+		for sleep.For(ctx, releasePeriod) == nil {
+			if err := d.allocator.Retain(d.isManaged); err != nil {
+				d.report(err) // the devices are free; the next change writes the record
+			}
+		}
+	})
+	return d.allocator.Run(ctx)
+}
+
+// Notify registers fn, which is called with the UIDs of pods whose devices have another health, or whose plugin is ready.
+func (d *Devices) Notify(fn func(uids ...string)) { d.listeners.Add(fn) }
+
+// Reserve reserves all devices of a pod, or none. A pod that cannot have them gets a [*podstatus.Rejection]; after another error, Reserve may be
+// called again.
+func (d *Devices) Reserve(ctx context.Context, pod *corev1.Pod) error {
+	converted, err := FromPod(pod)
+	if err != nil {
+		return err
+	}
+	err = d.allocator.Reserve(ctx, converted)
+	if refusal, ok := errors.AsType[*device.Refusal](err); ok {
+		return &podstatus.Rejection{Reason: refusal.Reason, Message: refusal.Message}
+	}
+	return err
+}
+
+// Container adds the devices of a container to launch. PreStartContainer of a plugin is called if it wants that.
+func (d *Devices) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
+	response, err := d.allocator.Start(ctx, string(pod.UID), container.Name)
+	if err != nil {
+		return err
+	}
+	launch.Env = append(launch.Env, response.EnvVars()...)
+	launch.Mounts = append(launch.Mounts, response.Mounts...)
+	launch.Devices = append(launch.Devices, response.Devices...)
+	launch.CDIDevices = append(launch.CDIDevices, response.CDIDevices...)
+	if len(response.Annotations) > 0 {
+		annotations := response.Annotations
+		maps.Copy(annotations, launch.Annotations) // those of the agent win
+		launch.Annotations = annotations
+	}
+	return nil
+}
+
+// Health returns the devices of a container for the field allocatedResourcesStatus of its status, by resource and ID.
+func (d *Devices) Health(uid, container string) (list []corev1.ResourceStatus) {
+	for _, h := range d.allocator.Health(uid, container) {
+		if len(list) == 0 || string(list[len(list)-1].Name) != h.Resource {
+			list = append(list, corev1.ResourceStatus{Name: corev1.ResourceName(h.Resource)})
+		}
+		last := &list[len(list)-1]
+		last.Resources = append(last.Resources, corev1.ResourceHealth{ResourceID: corev1.ResourceID(h.ID), Health: corev1.ResourceHealthStatus(h.Health)})
+	}
+	return list
+}
+
+// Release frees the devices of the pod with this UID. A pod without devices is no error.
+func (d *Devices) Release(_ context.Context, uid string) error { return d.allocator.Release(uid) }
+
+// Capacity returns the number of devices and of healthy devices of each resource, for the status of the Node. removed are resources that have
+// lost their plugin.
+func (d *Devices) Capacity() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
+	capacity, allocatable = corev1.ResourceList{}, corev1.ResourceList{}
+	for _, r := range d.allocator.Resources() {
+		name := corev1.ResourceName(r.Name)
+		if r.Removed {
+			removed = append(removed, name)
+			continue
+		}
+		capacity[name] = *resource.NewQuantity(int64(r.Capacity), resource.DecimalSI)
+		allocatable[name] = *resource.NewQuantity(int64(r.Allocatable), resource.DecimalSI)
+	}
+	return capacity, allocatable, removed
+}
+
+// FromPod converts a pod, with the limits of its init containers, sidecars and regular containers for extended resources. A negative limit, or
+// one of more than [device.MaxDevices], is an error.
+func FromPod(pod *corev1.Pod) (device.Pod, error) {
+	out := device.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+	add := func(list []corev1.Container, kind device.ContainerKind) error {
+		for i := range list {
+			c := device.Container{Name: list[i].Name, Kind: kind, Limits: map[string]int{}}
+			if kind == device.Init && list[i].RestartPolicy != nil && *list[i].RestartPolicy == corev1.ContainerRestartPolicyAlways {
+				c.Kind = device.Sidecar
+			}
+			for name, limit := range list[i].Resources.Limits {
+				if !podfield.IsExtendedResource(name) {
+					continue
+				}
+				count := limit.Value()
+				if count < 0 || count > device.MaxDevices {
+					return fmt.Errorf("pod %s/%s, container %s: limit %s of %s is not between 0 and %d", pod.Namespace, pod.Name, c.Name, limit.String(), name, device.MaxDevices)
+				}
+				c.Limits[string(name)] = int(count)
+			}
+			out.Containers = append(out.Containers, c)
+		}
+		return nil
+	}
+	err := add(pod.Spec.InitContainers, device.Init)
+	if err == nil {
+		err = add(pod.Spec.Containers, device.Regular)
+	}
+	return out, err
+}

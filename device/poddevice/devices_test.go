@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddevice_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/devicetest"
+	"github.com/seed81659283/nodeagent/device/poddevice"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// Timers of synctest bubbles crash the race detector of Go 1.26 on several processors (golang/go#78156).
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
+
+var (
+	_ lifecycle.Devices  = (*poddevice.Devices)(nil)
+	_ lifecycle.Notifier = (*poddevice.Devices)(nil)
+)
+
+// gpus returns a list of containers that each limit one GPU.
+func gpus(names ...string) (list []corev1.Container) {
+	for _, name := range names {
+		list = append(list, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{
+			"example.com/gpu": resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi"), "hugepages-2Mi": resource.MustParse("2Mi"),
+			"kubernetes.io/batch-cpu": resource.MustParse("5"),
+		}}})
+	}
+	return list
+}
+
+func newPod(uid string, containers ...corev1.Container) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: "default"}, Spec: corev1.PodSpec{Containers: containers}}
+}
+
+func TestFromPodTakesExtendedResourcesOnly(t *testing.T) {
+	pod := newPod("p", gpus("main")...)
+	pod.Spec.InitContainers = gpus("prepare", "beside")
+	always := corev1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers[1].RestartPolicy = &always
+	converted, err := poddevice.FromPod(pod)
+	require.NoError(t, err)
+	limits := map[string]int{"example.com/gpu": 1}
+	assert.Equal(t, []device.Container{
+		{Name: "prepare", Kind: device.Init, Limits: limits}, {Name: "beside", Kind: device.Sidecar, Limits: limits}, {Name: "main", Limits: limits},
+	}, converted.Containers)
+
+	for _, bad := range []string{"-1", "65537", "1e18"} {
+		pod.Spec.Containers[0].Resources.Limits["example.com/gpu"] = resource.MustParse(bad)
+		_, err = poddevice.FromPod(pod)
+		assert.ErrorContains(t, err, "pod default/p, container main: limit ", bad)
+	}
+}
+
+// The devices of a pod: in the config of its container, in its status, and in the Node.
+func TestDevicesOfAPod(t *testing.T) {
+	devices, err := poddevice.New(poddevice.Options{})
+	require.NoError(t, err)
+	plugin := connect(t, devices, "gpu0", "gpu1")
+	var changed []string
+	devices.Notify(func(uids ...string) { changed = append(changed, uids...) })
+	pod := newPod("p", gpus("main", "other")...)
+	pod.UID = "u1"
+	require.NoError(t, devices.Reserve(t.Context(), pod))
+
+	launch := &podspec.Launch{Annotations: map[string]string{device.AnnotationDevices: "the agent's value wins"}, Env: []cri.EnvVar{{Name: "A", Value: "1"}}}
+	require.NoError(t, devices.Container(t.Context(), pod, &pod.Spec.Containers[0], launch))
+	assert.Equal(t, []cri.EnvVar{{Name: "A", Value: "1"}, {Name: "DEVICES", Value: "gpu0"}}, launch.Env)
+	assert.Equal(t, "the agent's value wins", launch.Annotations[device.AnnotationDevices])
+
+	require.NoError(t, plugin.SetHealth("gpu0", false))
+	assert.Equal(t, []string{"u1"}, changed)
+	assert.Equal(t, []corev1.ResourceStatus{{Name: "example.com/gpu", Resources: []corev1.ResourceHealth{
+		{ResourceID: "gpu0", Health: corev1.ResourceHealthStatusUnhealthy},
+	}}}, devices.Health("u1", "main"))
+	assert.Nil(t, devices.Health("u1", "without"))
+	capacity, allocatable, removed := devices.Capacity()
+	assert.Equal(t, int64(2), capacity.Name("example.com/gpu", resource.DecimalSI).Value())
+	assert.Equal(t, int64(1), allocatable.Name("example.com/gpu", resource.DecimalSI).Value())
+	assert.Empty(t, removed)
+
+	third := newPod("third", gpus("main")...)
+	third.UID = "u3"
+	var rejection *podstatus.Rejection
+	require.ErrorAs(t, devices.Reserve(t.Context(), third), &rejection)
+	assert.Equal(t, podstatus.Rejection{
+		Reason:  "UnexpectedAdmissionError",
+		Message: "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 1, Available: 0, which is unexpected",
+	}, *rejection)
+	require.NoError(t, devices.Release(t.Context(), "u1"))
+}
+
+// connect connects a plugin in memory.
+func connect(t *testing.T, devices *poddevice.Devices, ids ...string) *devicetest.Plugin {
+	var list []device.Device
+	for _, id := range ids {
+		list = append(list, device.Device{ID: id, Healthy: true})
+	}
+	plugin := devicetest.NewPlugin(devicetest.Options{Devices: list})
+	feed, err := devices.Allocator().Connect("example.com/gpu", "", plugin)
+	require.NoError(t, err)
+	require.NoError(t, plugin.Attach(feed))
+	return plugin
+}
+
+// Without a record, the containers of the runtime say who holds devices. Pods that no source lists lose them.
+func TestLostRecordAndUnlistedPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := cri.ListerFunc(func(context.Context) (cri.Snapshot, error) {
+			return cri.Snapshot{Containers: []cri.Container{
+				{PodUID: "u1", Name: "main", State: cri.ContainerRunning, Annotations: map[string]string{device.AnnotationDevices: `{"example.com/gpu":["gpu0"]}`}},
+				{PodUID: "u2", Name: "main", State: cri.ContainerExited, Annotations: map[string]string{device.AnnotationDevices: `{"example.com/gpu":["gpu1"]}`}},
+			}}, nil
+		})
+		var unlisted atomic.Bool
+		devices, err := poddevice.New(poddevice.Options{
+			Runtime: runtime, IsManaged: func(uid string) bool { return uid == "u1" && !unlisted.Load() },
+			Allocator: device.Options{Record: filepath.Join(t.TempDir(), "record")},
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- devices.Run(ctx) }()
+		synctest.Wait()
+		assert.Contains(t, devices.Allocator().Allocations(), "u1")
+		assert.NotContains(t, devices.Allocator().Allocations(), "u2", "its container has exited")
+		time.Sleep(2 * time.Minute)
+		assert.Contains(t, devices.Allocator().Allocations(), "u1")
+		unlisted.Store(true)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, devices.Allocator().Allocations())
+		cancel()
+		require.NoError(t, <-done)
+	})
+}

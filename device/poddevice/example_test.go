@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package poddevice_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/devicetest"
+	"github.com/seed81659283/nodeagent/device/poddevice"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+)
+
+// A pod gets a device of a plugin in memory. Package lifecycle makes these calls for each pod, if Options.Devices is set.
+func ExampleNew() {
+	ctx := context.Background()
+	devices, err := poddevice.New(poddevice.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	plugin := devicetest.NewPlugin(devicetest.Options{Devices: []device.Device{{ID: "gpu0", Healthy: true}}})
+	feed, err := devices.Allocator().Connect("example.com/gpu", "", plugin)
+	if err == nil {
+		err = plugin.Attach(feed)
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+	pod.UID, pod.Name, pod.Namespace = "1234", "trainer", "default"
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	fmt.Println(err, devices.Reserve(ctx, pod))
+
+	launch := &podspec.Launch{}
+	err = devices.Container(ctx, pod, &pod.Spec.Containers[0], launch)
+	fmt.Println(launch.Env[0].Value, err)
+	fmt.Println(devices.Health("1234", "main")[0].Resources[0].Health)
+	// Output:
+	// <nil> <nil>
+	// gpu0 <nil>
+	// Healthy
+}
