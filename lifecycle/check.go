@@ -41,6 +41,7 @@ func (r *Reconciler) missingOptions(pod *corev1.Pod) (errs field.ErrorList) {
 		Probes:         r.opts.Probes != nil,
 		Images:         r.opts.Images != nil,
 		Volumes:        r.opts.Volumes != nil,
+		Devices:        r.opts.Devices != nil,
 		HostsFiles:     r.opts.Dirs.Pods != "" && !r.opts.NoMounts,
 		UserNamespaces: r.opts.Spec.UserNamespace != nil,
 		Admission:      r.opts.Admit != nil && r.opts.AdmitChecksNodeAffinity,

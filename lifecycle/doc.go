@@ -23,7 +23,7 @@
 //
 // A [Reconciler] has a goroutine, called worker, for each pod. In each sync the worker reads the observed state of the pod from
 // the [Observer], calls plan.Decide for the next actions, executes them, and publishes the status. A runtime call that hangs
-// delays its own pod only.
+// delays its own pod only. Options.Devices reserves devices before Options.Volumes sets up volumes and the sandbox is created.
 //
 // Restart counts, back-offs and grace periods are stored in annotations of containers. State that the runtime cannot store, such
 // as a terminal phase, is in record.json in the pod's directory below Dirs.Pods. So an agent can be killed at any time: after a

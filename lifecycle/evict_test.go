@@ -320,3 +320,33 @@ func TestSuccessorOfEvictedPodWaitsForItsRemoval(t *testing.T) {
 		assert.Len(t, slices.Compact(rt.Calls("StartContainer")), 1)
 	})
 }
+
+// A temporarily evicted pod whose active deadline passes waits for its admission, and then fails. Meanwhile it is not synced
+// all the time.
+func TestTemporarilyEvictedPodPastDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		var full atomic.Bool
+		n := startAgent(t, rt, rt, lifecycle.Options{Admit: func(context.Context, *corev1.Pod, []*corev1.Pod) error {
+			if full.Load() {
+				return &podstatus.Rejection{Reason: "OutOfmemory", Message: "no memory"}
+			}
+			return nil
+		}})
+		pod := podtest.Pod("a")
+		pod.Spec.ActiveDeadlineSeconds = new(int64(60))
+		n.set(pod)
+		time.Sleep(30 * time.Second)
+		full.Store(true)
+		e := lowOnMemory(0)
+		e.Temporary = true
+		require.NoError(t, n.reconciler.Evict(t.Context(), "uid-a", e))
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, corev1.PodPending, n.phase("a"))
+		full.Store(false)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, corev1.PodFailed, n.phase("a"))
+		require.Equal(t, "DeadlineExceeded", n.status("a").Reason)
+		require.Equal(t, 1, ops(rt, "StartContainer"))
+	})
+}

@@ -40,6 +40,9 @@ type Options struct {
 	// Volumes sets up the volumes of pods, except image volumes, which the runtime mounts. Nil: pods with other volumes are
 	// refused.
 	Volumes PodResources
+	// Devices reserves the devices of pods, and adds them to containers. Nil: pods that limit an extended resource, such as
+	// example.com/gpu, are refused.
+	Devices Devices
 	// Objects provides the config maps, secrets and services that pods refer to. Nil: none exist.
 	Objects Objects
 	// Probes runs the liveness, readiness and startup probes. Nil: pods with probes are refused.
@@ -117,11 +120,11 @@ type Hooks struct {
 	// StartAttempted is called after each attempt to start a container, with its duration and error. Calls may be concurrent with
 	// other hooks.
 	StartAttempted func(pod cri.PodIdentity, start podevents.ContainerStart)
-	// PodRemoved is called when the containers, volumes, cgroup and files of a pod are removed. This includes an orphaned pod of
+	// PodRemoved is called when the containers, volumes, devices, cgroup and files of a pod are removed. This includes an orphaned pod of
 	// which only the directory remained.
 	PodRemoved func(pod cri.PodIdentity)
-	// ResourcesReleased is called when a pod that its source still lists has terminated for good and its volumes and cgroup are
-	// removed: other pods may use its resources. Each agent process calls it once per pod.
+	// ResourcesReleased is called when a pod that its source still lists has terminated for good and its volumes, devices and cgroup
+	// are released: other pods may use its resources. Each agent process calls it once per pod.
 	ResourcesReleased func(pod cri.PodIdentity)
 	// PodRefused is called by [Reconciler.Set] for each pod that it refuses.
 	PodRefused func(err *RefusedError)

@@ -55,7 +55,7 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	known := w.record.Get()
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
-		Previous: w.previousStatus(pod), RuntimeName: w.r.runtimeName, Waiting: w.exec.WaitingReasons.Get(),
+		Previous: w.previousStatus(pod), RuntimeName: w.r.runtimeName, Waiting: w.exec.WaitingReasons.Get(), DeviceHealth: w.deviceHealth(pod),
 		Messages: w.readTerminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
 		Eviction: known.Eviction, ReadmitAt: known.EvictionHistory.Until, LastEvictionReason: known.EvictionHistory.Reason, Rejection: known.Rejection,
 	}

@@ -48,6 +48,7 @@ type environment struct {
 	kernel        *kernel                              // has the cgroups of pods; may be nil
 	groups        lifecycle.PodCgroups                 // cgroups whose calls may kill the agent; may be nil
 	volumes       lifecycle.PodResources               // volumes whose calls may kill the agent; may be nil
+	devices       lifecycle.Devices                    // devices whose calls may kill the agent; may be nil
 	admit         lifecycle.Admit                      // may be nil
 }
 
@@ -89,6 +90,9 @@ func newKillableAgent(t *testing.T, rt critest.FullRuntime, dir string, around e
 	}
 	if around.volumes != nil {
 		o.Volumes = killableVolumes{around.volumes, remote.Around}
+	}
+	if around.devices != nil {
+		o.Devices = killableDevices{around.devices, remote.Around}
 	}
 	o.Admit = around.admit
 	o.Spec.LogRoot = filepath.Join(dir, "logs")
@@ -154,6 +158,20 @@ func (v killableVolumes) Release(ctx context.Context, uid string) error {
 	return v.write(ctx, "Release", uid, func(ctx context.Context) error { return v.PodResources.Release(ctx, uid) })
 }
 
+// killableDevices are the devices of an agent that can be killed at each call.
+type killableDevices struct {
+	lifecycle.Devices
+	write interceptFunc
+}
+
+func (d killableDevices) Reserve(ctx context.Context, pod *corev1.Pod) error {
+	return d.write(ctx, "Reserve", string(pod.UID), func(ctx context.Context) error { return d.Devices.Reserve(ctx, pod) })
+}
+
+func (d killableDevices) Release(ctx context.Context, uid string) error {
+	return d.write(ctx, "Release", uid, func(ctx context.Context) error { return d.Devices.Release(ctx, uid) })
+}
+
 var errKilled = errors.New("the agent is dead")
 
 // interceptFunc makes or omits a call to the runtime; see critest.Interceptor.
@@ -162,7 +180,7 @@ type interceptFunc func(ctx context.Context, op, id string, call func(context.Co
 // mutatingOps are the operations that change the runtime or run in a container.
 var mutatingOps = map[string]bool{
 	"RunPodSandbox": true, "StopPodSandbox": true, "RemovePodSandbox": true, "CreateContainer": true, "StartContainer": true,
-	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true, "Prepare": true, "Release": true,
+	"StopContainer": true, "RemoveContainer": true, "ExecSync": true, "Ensure": true, "Limit": true, "Prepare": true, "Reserve": true, "Release": true,
 }
 
 // walkRuntime has the interfaces of an Interceptor, except the Inspector.

@@ -36,6 +36,7 @@ type checker struct {
 	records    map[string]*podRecord
 	passed     map[string]bool // commands that succeeded inside a container: UID/name/attempt/command
 	volumes    lifecycletest.Resources
+	devices    fakeDevices
 	lateStarts map[string]bool // containers that started after the agent had given up the call, and pods whose sandbox did
 }
 
@@ -219,6 +220,7 @@ func (w *checker) checkStart(snap *cri.Snapshot, c *cri.Container) {
 	}
 	w.requireAlone(snap, c.PodUID)
 	assert.Contains(w.t, w.volumes.PreparedPods(), c.PodUID, "%s starts without its volumes", c.ID)
+	assert.Contains(w.t, w.devices.reservedPods(), c.PodUID, "%s starts without its devices", c.ID)
 	for i := range snap.Containers {
 		o := &snap.Containers[i]
 		twin := o.PodUID == c.PodUID && o.Name == c.Name && o.State == cri.ContainerRunning

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// Random operations: admission, evictions and volumes.
+// Random operations: admission, evictions, volumes and devices.
 
 // admit accepts most pods.
 func (w *walker) admit(_ context.Context, pod *corev1.Pod, others []*corev1.Pod) error {
@@ -61,6 +61,14 @@ func (w *checker) recordTermination(pod *corev1.Pod) {
 func (w *checker) checkVolumeCall(_ context.Context, c lifecycletest.Call) error {
 	if c.Op == "Release" && w.t.Context().Err() == nil {
 		w.requireDown(c.UID)
+	}
+	return nil
+}
+
+// checkDeviceCall requires that devices are not released while a container runs.
+func (w *checker) checkDeviceCall(_ context.Context, c deviceCall) error {
+	if c.op == "Release" && w.t.Context().Err() == nil {
+		w.requireDown(c.uid)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func walkSeeds(t *testing.T) uint64 {
 // TestRandomOperations makes containers exit, hooks and probes fail, calls fail, hang, take effect late or lose their responses,
 // specs change, sandboxes break, pods come and go, and kills the agent between any two calls. Every call takes a while. The
 // runtime mostly lists without details, and its lists and inspections may fail or hang. Manifests change while no agent runs.
-// Volumes fail, pods are evicted, and some are not admitted.
+// Volumes and devices fail, pods are evicted, and some are not admitted.
 //
 // Each call, each status and each kill by a cgroup removal is checked against invariants. Each status is merged into that of an
 // API server. At the end, when the faults stop, each pod must have the state of its spec.
@@ -68,7 +68,7 @@ func walk(t *testing.T, seed uint64) {
 	}
 	w.rt = critest.New(critest.Options{Script: w.script})
 	w.checker.rt, w.kernel.rt, w.kernel.mayKill = w.rt, w.rt, w.checker.startedLate
-	w.checker.volumes.Fault = w.checker.checkVolumeCall
+	w.checker.volumes.Fault, w.checker.devices.fault = w.checker.checkVolumeCall, w.checker.checkDeviceCall
 	w.restartAgent()
 	for range walkSteps {
 		w.step()
@@ -188,7 +188,7 @@ func (w *walker) startAgent() {
 	checked := &critest.Interceptor{Runtime: rt, Around: w.checkCall}
 	around := environment{
 		write: w.write, read: w.read, latency: w.latency, detailedLists: w.detailedLists, log: w.logger(), kernel: w.kernel,
-		volumes: &w.checker.volumes, admit: w.admit,
+		volumes: &w.checker.volumes, devices: &w.checker.devices, admit: w.admit,
 	}
 	around.status = func(pod *corev1.Pod, st *corev1.PodStatus) {
 		w.add("STATUS %s %s", pod.UID, podtest.Describe(*st))
@@ -421,8 +421,8 @@ func (w *walker) write(ctx context.Context, op, id string, call func(context.Con
 		}
 		return errors.New("fault: the answer is lost")
 	case 2:
-		if op == "Prepare" || op == "Release" {
-			return errors.New("fault: no such server") // volume calls end with their context
+		if op == "Prepare" || op == "Reserve" || op == "Release" {
+			return errors.New("fault: no such server") // calls of volumes and devices end with their context
 		}
 		late := w.seconds(30)
 		go func() {
@@ -495,4 +495,5 @@ func (w *walker) requireNothingLeft(last map[string]*corev1.Pod) {
 	}
 	require.Empty(w.t, podDirs(w.t, filepath.Join(w.dir, "pods")))
 	require.Empty(w.t, w.checker.volumes.PreparedPods())
+	require.Empty(w.t, w.checker.devices.reservedPods())
 }

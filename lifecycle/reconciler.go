@@ -80,8 +80,8 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler that runs pods in the runtime rt, as observed by observer. It starts no goroutine: call
-// [Reconciler.Run] next. New subscribes to the observer, Options.Probes and Options.Volumes if they implement [Notifier]. The
-// error names a missing argument or option, or is that of [Options.Validate].
+// [Reconciler.Run] next. New subscribes to the observer and to Probes, Volumes and Devices of opts, if they implement [Notifier].
+// The error names a missing argument or option, or is that of [Options.Validate].
 func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	if err := required.Args("lifecycle.New", required.Arg{Name: "rt", Value: rt, Hint: "a *remote.Client"}, required.Arg{Name: "observer", Value: observer, Hint: "a *pleg.Generator"}); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 	r.runtimeState = runtimestate.New(rt, r.wakeWorkers)
 	r.node = executor.Node{
 		Runtime: rt, Spec: opts.Spec, Images: opts.Images, Cgroups: opts.Cgroups, Objects: opts.Objects, AdmitResize: opts.AdmitResize,
-		Volumes: opts.Volumes, CheckNetwork: r.runtimeState.CheckNetwork,
+		Volumes: opts.Volumes, Devices: opts.Devices, CheckNetwork: r.runtimeState.CheckNetwork,
 		PodRoot: opts.Dirs.Pods, NoMounts: opts.NoMounts, LogLinks: opts.Dirs.LogLinks, Slots: r.slots, StartSlotTimeout: opts.Pacing.StartSlotTimeout,
 		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: opts.Logger,
 		Event: opts.Hooks.Event, Error: opts.Hooks.Error, StartAttempted: opts.Hooks.StartAttempted, SandboxStartAttempted: opts.Hooks.Work.SandboxStartAttempted, PodSynced: opts.Hooks.Work.PodSynced,

@@ -71,13 +71,13 @@ func TestRefusedPodsFailWithKubeletReason(t *testing.T) {
 				p.Annotations = map[string]string{corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "main": "runtime/default"}
 			}, "AppArmor", noAppArmor,
 		},
-		"unsupported feature": {
+		"devices without Options.Devices": {
 			func(p *corev1.Pod) {
 				devices := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 				p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: devices, Limits: devices}
 			},
 			"PodFeatureUnsupported",
-			"Pod requires node features that are not available: spec.containers[0].resources.limits[example.com/gpu]: Forbidden: not supported by this version: devices",
+			"Pod requires node features that are not available: spec.containers[0].resources.limits[example.com/gpu]: Forbidden: this agent has no device plugins",
 		},
 		"value of a newer version": {
 			func(p *corev1.Pod) { p.Spec.DNSPolicy = "ByMagic" },

@@ -25,7 +25,7 @@ const (
 	wiringReportPeriod = time.Minute
 )
 
-// Notifier is an optional interface of [Observer], [Probes] and [PodResources], to report which pods have changed.
+// Notifier is an optional interface of [Observer], [Probes], [PodResources] and [Devices], to report which pods have changed.
 // *pleg.Generator, *podprobe.Pods and *volume.Volumes implement it.
 type Notifier interface {
 	// Notify registers fn, which the implementation then calls with the UIDs of changed pods. Notify does not block.
@@ -94,8 +94,8 @@ func (r *Reconciler) reportNoAdmit() {
 	})
 }
 
-// connectNotifiers wakes the workers of pods that the observer, probes or volumes report as changed ([Notifier]), and passes the
-// active pods to Options.Cgroups ([Follower]).
+// connectNotifiers wakes the workers of pods that the observer, probes, volumes or devices report as changed ([Notifier]), and
+// passes the active pods to Options.Cgroups ([Follower]).
 func (r *Reconciler) connectNotifiers() {
 	if n, ok := r.observer.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
@@ -105,6 +105,9 @@ func (r *Reconciler) connectNotifiers() {
 		n.Notify(r.wakeWorkers)
 	}
 	if n, ok := r.opts.Volumes.(Notifier); ok {
+		n.Notify(r.wakeWorkers)
+	}
+	if n, ok := r.opts.Devices.(Notifier); ok {
 		n.Notify(r.wakeWorkers)
 	}
 	if f, ok := r.opts.Cgroups.(Follower); ok {

@@ -5,6 +5,7 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,7 +142,7 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 	if !a.PodTerminal {
 		w.exec.Volumes.Update(pod)
 	}
-	if a.IsIdle() {
+	if a.IsIdle() && !w.exec.Devices.IsReserveDue(&a) {
 		if s.RemoveTerminated {
 			w.mailbox.NotifyRuntimeClean()
 		}
@@ -195,14 +196,20 @@ func (w *worker) applyActions(ctx, work context.Context, state plan.State, actio
 	}
 	w.mailbox.SetStopping(actions.PodTerminal)
 	changed, err := w.executeActions(work, state.Pod, state.Observed, actions)
-	w.progress.lastSync = time.Now()
+	if !actions.IsIdle() { // else only devices were reserved
+		w.progress.lastSync = time.Now()
+		w.r.observer.Relist(w.id.UID)
+	}
 	if err == nil && (actions.Sandbox != nil || len(actions.Start)+len(actions.Kill) > 0) {
 		w.r.podsChanged.Store(true)
 	}
-	w.r.observer.Relist(w.id.UID)
+	rejected, isRejected := errors.AsType[*executor.RejectedError](err)
 	switch {
 	case err != nil && work.Err() != nil:
 		return 0 // canceled by a change of the pod
+	case isRejected:
+		w.rejectReservation(pod, rejected.Rejection)
+		return 0
 	case err != nil:
 		due := actions.WakeAt
 		if changed { // a change has arrived that is not applied yet
@@ -265,7 +272,7 @@ func (w *worker) planInput(ctx context.Context, pod *corev1.Pod, observed cri.Po
 // cleanUpPod releases all resources of a pod that the runtime has removed. On error, next is the delay before the retry.
 func (w *worker) cleanUpPod(ctx context.Context, pod *corev1.Pod, observed cri.Pod) (next time.Duration, removed bool) {
 	w.publishObserved(ctx, pod, observed, true)
-	err := w.exec.Cleaner.ReleaseVolumes(ctx)
+	err := w.exec.Cleaner.ReleaseResources(ctx)
 	if err == nil {
 		err = w.exec.Cleaner.RemoveCgroup(ctx)
 	}

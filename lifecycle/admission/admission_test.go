@@ -86,6 +86,15 @@ func TestCheckResources(t *testing.T) {
 	}
 }
 
+// Requests for resources that are not compared, such as those of device plugins, are ignored.
+func TestCheckIgnoresSkippedResources(t *testing.T) {
+	full, pod := node(t, "example.com/gpu=0 example.com/nic=0"), requesting(t, "cpu=3 example.com/gpu=1 example.com/nic=1")
+	reduced := admission.WithoutResources(full, func(name corev1.ResourceName) bool { return name == "example.com/gpu" || name == corev1.ResourceCPU })
+	assert.Equal(t, []string{"OutOfcpu", "OutOfexample.com/nic"}, failureReasons(admission.Check(pod, reduced, nil)), "only extended resources can be skipped")
+	assert.Equal(t, []string{"OutOfcpu", "OutOfexample.com/gpu", "OutOfexample.com/nic"}, failureReasons(admission.Check(pod, full, nil)), "node is not modified")
+	assert.Same(t, full, admission.WithoutResources(full, func(corev1.ResourceName) bool { return false }))
+}
+
 func TestFailureHasAmountsAndShortage(t *testing.T) {
 	failures := admission.Check(requesting(t, "cpu=500m"), node(t, ""), []*corev1.Pod{requesting(t, "cpu=1800m")})
 	require.Len(t, failures, 1)

@@ -13,6 +13,8 @@
 //	// In an agent, the first failure rejects the pod:
 //	options.Admit, options.AdmitChecksNodeAffinity = admission.Admit(reporter.Node), true
 //
+// Pass the Node through [WithoutResources] if lifecycle.Options.Devices reserves the devices of pods.
+//
 // others are the admitted pods of the node that have not terminated, with their allocated resources, as lifecycle passes them to
 // its Admit. They exclude the pod. [Failure.Shortage] returns how much of a resource is missing; package podevict evicts pods by
 // it for a critical pod.

@@ -58,3 +58,19 @@ func ExampleAdmit() {
 	// web remove the taint, or add a toleration
 	// proxy stop the pod that uses the port
 }
+
+// A device plugin is not connected yet after a restart of its node. Its pods wait in lifecycle.Options.Devices, and are not rejected here.
+func ExampleWithoutResources() {
+	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
+		corev1.ResourcePods: resource.MustParse("10"), "example.com/gpu": resource.MustParse("0"),
+	}}}
+	gpu := corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: gpu, Limits: gpu}}}}}
+	fmt.Println(admission.Check(pod, node, nil)[0].Reason)
+
+	hasPlugin := func(name corev1.ResourceName) bool { return name == "example.com/gpu" }
+	fmt.Println(admission.Check(pod, admission.WithoutResources(node, hasPlugin), nil))
+	// Output:
+	// OutOfexample.com/gpu
+	// []
+}

@@ -31,8 +31,9 @@ func Decide(state State) (actions Actions, status corev1.PodStatus) {
 		a = planActions(&state, true)
 		st = Status(state, a.WaitingReasons(state.Waiting), false)
 	}
-	if !podstatus.IsTerminal(st.Phase) {
-		a.WakeAt = sleep.Earlier(a.WakeAt, podstatus.Deadline(state.Pod, st.StartTime))
+	// A temporarily evicted pod fails only after its next admission.
+	if deadline := podstatus.Deadline(state.Pod, st.StartTime); !podstatus.IsTerminal(st.Phase) && deadline.After(state.Now) {
+		a.WakeAt = sleep.Earlier(a.WakeAt, deadline)
 	}
 	if state.Eviction.IsTemporary(state.Pod) && state.ReadmitAt.After(state.Now) {
 		a.WakeAt = sleep.Earlier(a.WakeAt, state.ReadmitAt)
@@ -49,7 +50,7 @@ func Status(state State, waiting map[string]podstatus.Waiting, starting bool) co
 	st := podstatus.Of(state.Pod, state.Observed, podstatus.Input{
 		Now: state.Now, Previous: state.Previous, RuntimeName: state.RuntimeName, Waiting: waiting, Messages: state.Messages, HostIPs: state.HostIPs,
 		Deleted: state.Deleted || state.Pod.DeletionTimestamp != nil, Starting: starting, Probes: state.Probes, Resize: state.Resize,
-		Eviction: state.Eviction, LastEvictionReason: state.LastEvictionReason,
+		DeviceHealth: state.DeviceHealth, Eviction: state.Eviction, LastEvictionReason: state.LastEvictionReason,
 	})
 	ends := podstatus.IsTerminal(st.Phase) || state.Deleted && !state.Relisted // a deleted static pod may terminate with phase Running
 	if ends && !starting && podview.IsTerminated(state.Observed) {

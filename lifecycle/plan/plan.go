@@ -35,6 +35,8 @@ type State struct {
 	// all containers are recreated.
 	CgroupMissing bool
 	Probes        podprobe.Results // results of the containers' probes; nil: none
+	// DeviceHealth has the reserved devices of containers for the status, by container name.
+	DeviceHealth map[string][]corev1.ResourceStatus
 	// StoppedSandboxes has the IDs of the sandboxes in state NotReady whose network is torn down. All other sandboxes in this
 	// state are stopped again.
 	StoppedSandboxes map[string]bool

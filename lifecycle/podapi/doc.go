@@ -31,7 +31,7 @@
 //   - A UID is required and must be a valid file name, because directories are named after it; package source generates UIDs.
 //   - A list or map of a pod has at most 1,000 entries, and a key at most 1 KiB.
 //   - A lifecycle hook has at most 64 KiB as JSON, and the labels of a pod at most 64 KiB. The images, ports, preStop hooks and termination message paths of all containers have at most 128 KiB, so that the runtime's list of the containers of 110 pods fits in 16 MiB.
-//   - [Unsupported] rejects resource claims, devices and Windows pods. The fields for Windows are not validated.
+//   - [Unsupported] rejects resource claims and Windows pods. The fields for Windows are not validated.
 //
 // Test kit: none; all functions are pure.
 package podapi

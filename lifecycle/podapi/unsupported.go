@@ -4,8 +4,6 @@
 package podapi
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -32,17 +30,10 @@ func Unsupported(pod *corev1.Pod) field.ErrorList {
 }
 
 func unsupportedContainer(container podfield.Container) field.ErrorList {
-	var errs field.ErrorList
-	refuse := func(set bool, path *field.Path, feature string) {
-		if set {
-			errs = append(errs, unsupportedError(path, feature))
-		}
+	if len(container.Resources.Claims) == 0 {
+		return nil
 	}
-	refuse(len(container.Resources.Claims) > 0, container.Path.Child("resources", "claims"), "dynamic resource allocation")
-	for _, name := range sortedKeys(container.Resources.Limits) {
-		refuse(strings.Contains(string(name), "/"), container.Path.Child("resources", "limits").Key(string(name)), "devices")
-	}
-	return errs
+	return field.ErrorList{unsupportedError(container.Path.Child("resources", "claims"), "dynamic resource allocation")}
 }
 
 func unsupportedError(path *field.Path, feature string) *field.Error {

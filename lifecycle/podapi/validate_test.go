@@ -220,7 +220,6 @@ func TestUnsupported(t *testing.T) {
 		{"os: {name: windows}", "", "spec.os"},
 		{"", "resources: {claims: [{name: r}]}", c + "resources.claims"},
 		{"initContainers: [{name: i, resources: {claims: [{name: r}]}}]", "", "spec.initContainers[0].resources.claims"},
-		{"", "resources: {limits: {nvidia.com/gpu: 1}}", c + "resources.limits[nvidia.com/gpu]"},
 	} {
 		errs := podapi.Unsupported(podtest.Pod(t, test.spec, test.container))
 		if assert.Len(t, errs, 1, test.field) {

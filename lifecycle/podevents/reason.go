@@ -7,6 +7,7 @@ package podevents
 const (
 	ReasonSandboxChanged             = "SandboxChanged"
 	ReasonFailedMountVolume          = "FailedMount"
+	ReasonFailedReserveDevices       = "FailedReserveDevices" // not in the kubelet, where such a pod fails
 	ReasonNetworkNotReady            = "NetworkNotReady"
 	ReasonFailedCreatePodSandBox     = "FailedCreatePodSandBox"
 	ReasonFailedToCreatePodContainer = "FailedCreatePodContainer" // the cgroup of the pod could not be created

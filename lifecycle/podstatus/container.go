@@ -70,7 +70,18 @@ func (d *statusBuilder) containerStatus(container *corev1.Container, previous *c
 	st := d.instanceStatus(container, previous)
 	started := podprobe.Started(d.view.Pod, container, &st, previous, d.in.Probes)
 	st.Started, st.Ready = &started, podprobe.Ready(d.view.Pod, container, &st, previous, d.in.Probes)
+	st.AllocatedResourcesStatus = d.deviceHealth(&st, previous)
 	return st
+}
+
+// deviceHealth returns the reserved devices of a regular or init container with their health. Without reserved devices, a terminated
+// container keeps the devices in its previous status, because an unhealthy device may be the cause of its exit. Source: KEP-4680.
+func (d *statusBuilder) deviceHealth(status, previous *corev1.ContainerStatus) []corev1.ResourceStatus {
+	health := d.in.DeviceHealth[status.Name]
+	if health == nil && previous != nil && (status.State.Terminated != nil || d.in.Deleted) {
+		return previous.AllocatedResourcesStatus
+	}
+	return health
 }
 
 // initContainerStatus returns the new status of an init container; previous may be nil.

@@ -56,6 +56,9 @@ type Input struct {
 	Resize             resize.Decision    // in-place resize of the pod; zero: none
 	Eviction           *Eviction          // the eviction of the pod, possibly temporary; nil: it is not evicted
 	LastEvictionReason string             // reason of the last temporary eviction, which is removed from the status; empty: none
+	// DeviceHealth has the devices that init containers, sidecars and regular containers have reserved, by container name.
+	// Nil: none.
+	DeviceHealth map[string][]corev1.ResourceStatus
 }
 
 // Of returns the status of a pod for the API server, computed from its observed containers. A terminal phase never changes.

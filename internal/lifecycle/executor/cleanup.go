@@ -5,6 +5,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
@@ -12,42 +13,43 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
 )
 
-// Cleaner releases the volumes of a terminated pod and removes its cgroup, its logs and its files on the node.
+// Cleaner releases the volumes and devices of a terminated pod and removes its cgroup, its logs and its files on the node.
 type Cleaner struct {
 	node     *Node
 	reporter *Reporter
 	volumes  *Volumes
+	devices  *Devices
 	logs     *logs
 	files    poddir.Dir
 
 	shared   bool // another agent has containers of the pod; see SetShared
-	released bool // the volumes and the cgroup were released while the pod is terminated
+	released bool // the volumes, devices and the cgroup were released while the pod is terminated
 }
 
 // SetShared stores whether another agent on this node also has containers of the pod. If shared is true, the Cleaner keeps
-// the volumes, the cgroup and the logs of the pod.
+// the volumes, the devices, the cgroup and the logs of the pod.
 func (c *Cleaner) SetShared(shared bool) { c.shared = shared }
 
-// releaseTerminated releases the volumes and the cgroup of a terminated pod. released is true if this call released them.
-// Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
+// releaseTerminated releases the volumes, devices and the cgroup of a terminated pod. released is true if this call released
+// them. Source: SyncTerminatedPod in pkg/kubelet/kubelet.go.
 func (c *Cleaner) releaseTerminated(ctx context.Context, actions *plan.Actions, observed cri.Pod) (released bool, err error) {
 	if terminated := actions.PodTerminal && podview.IsTerminated(observed); !terminated || c.released {
 		c.released = terminated
 		return false, nil
 	}
-	if err = c.ReleaseVolumes(ctx); err == nil {
+	if err = c.ReleaseResources(ctx); err == nil {
 		err = c.RemoveCgroup(ctx)
 	}
 	c.released = err == nil
 	return c.released, err
 }
 
-// ReleaseVolumes tears down the volumes of the pod. No container of the pod may run.
-func (c *Cleaner) ReleaseVolumes(ctx context.Context) error {
+// ReleaseResources tears down the volumes and releases the devices of the pod. No container of the pod may run.
+func (c *Cleaner) ReleaseResources(ctx context.Context) error {
 	if c.shared {
 		return nil
 	}
-	return c.volumes.releaseVolumes(ctx)
+	return errors.Join(c.volumes.releaseVolumes(ctx), c.devices.release(ctx)) // a busy volume keeps no device
 }
 
 // RemoveCgroup removes the cgroup of the pod. The runtime must have no container or sandbox of the pod.

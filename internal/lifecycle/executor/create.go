@@ -18,12 +18,13 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// creator creates containers. It first pulls their images and prepares their volumes, files and environment.
+// creator creates containers. It first pulls their images and prepares their volumes, devices, files and environment.
 type creator struct {
 	node     *Node
 	reporter *Reporter
 	puller   *puller
 	volumes  *Volumes
+	devices  *Devices
 	quota    *Quota
 	resizer  *Resizer
 	mounts   poddir.Dir // directory of the hosts file and the termination message files; empty: containers get neither
@@ -66,11 +67,15 @@ func (c *creator) createContainer(ctx context.Context, pod *corev1.Pod, start pl
 	return id, nil
 }
 
-// buildConfig returns the CRI config of a container, and completes launch with volumes, references, hosts and message file.
+// buildConfig returns the CRI config of a container, and completes launch with volumes, devices, references, hosts and message
+// file.
 func (c *creator) buildConfig(
 	ctx context.Context, pod *corev1.Pod, start plan.Start, sandboxID string, launch podspec.Launch,
 ) (config cri.ContainerConfig, err error) {
 	if err = c.volumes.addToLaunch(ctx, pod, start.Container, sandboxID, &launch); err != nil {
+		return config, err
+	}
+	if err = c.devices.addToLaunch(ctx, pod, start.Container, &launch); err != nil {
 		return config, err
 	}
 	if launch.References, err = podspec.ResolveReferences(ctx, pod, start.Container, c.node.Objects, launch.Volumes); err != nil {

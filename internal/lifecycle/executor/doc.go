@@ -22,7 +22,7 @@
 //	executor.go                  the order of all parts
 //	stop.go, prestop.go          stops containers in order, runs preStop hooks, stops sandboxes
 //	remove.go, cleanup.go        removes objects of the runtime; releases and removes node resources
-//	network.go, volumes.go       prerequisites of a start
+//	devices.go, network.go, volumes.go   prerequisites of a start
 //	slot.go                      the start slot, which is released during an image pull
 //	sandbox.go                   the pod cgroup and the sandbox
 //	start.go, create.go          creates and starts containers
@@ -43,7 +43,8 @@
 //
 // # Errors
 //
-// A failed start returns a [*podstatus.StartError] with the waiting reason for the status. If ctx ends, no event is recorded.
+// A failed start returns a [*podstatus.StartError] with the waiting reason for the status. A pod whose devices are refused returns
+// a [*RejectedError]. If ctx ends, no event is recorded.
 //
 // # Test kit
 //

@@ -20,6 +20,7 @@ type Executor struct {
 	Resizer        *Resizer
 	Quota          *Quota
 	Volumes        *Volumes
+	Devices        *Devices
 	Cleaner        *Cleaner
 	WaitingReasons *WaitingReasons
 
@@ -46,11 +47,13 @@ func New(reporter *Reporter, record *poddir.Recorder) *Executor {
 	hooks := newHooks(node, reporter, x.addresses)
 	x.Quota = &Quota{node: node, reporter: reporter, resizer: x.Resizer, runs: make(chan struct{}, 1)}
 	x.Volumes = &Volumes{node: node, reporter: reporter, waiting: x.WaitingReasons, relabeled: relabeledVolumes{}}
-	x.Cleaner = &Cleaner{node: node, reporter: reporter, volumes: x.Volumes, logs: logs, files: x.files}
+	x.Devices = &Devices{node: node, reporter: reporter, waiting: x.WaitingReasons}
+	x.Cleaner = &Cleaner{node: node, reporter: reporter, volumes: x.Volumes, devices: x.Devices, logs: logs, files: x.files}
 	x.stopper = &stopper{node: node, reporter: reporter, hooks: hooks, stoppedIDs: map[string]bool{}, failures: map[string]int{}}
 	x.remover = &remover{node: node, logs: logs}
 	creator := &creator{
-		node: node, reporter: reporter, puller: &puller{node: node, reporter: reporter, slot: x.slot}, volumes: x.Volumes, quota: x.Quota, resizer: x.Resizer,
+		node: node, reporter: reporter, puller: &puller{node: node, reporter: reporter, slot: x.slot}, volumes: x.Volumes, devices: x.Devices,
+		quota: x.Quota, resizer: x.Resizer,
 	}
 	if !node.NoMounts {
 		creator.mounts = x.files
@@ -71,7 +74,7 @@ func (x *Executor) StartSync(podIPs []corev1.PodIP) {
 }
 
 // ExecuteIdle does the work of a sync that has no actions: it enforces the CPU quota of a running pod, and releases the
-// volumes and cgroup of a terminated pod. released is true if this call released them.
+// volumes, devices and cgroup of a terminated pod. released is true if this call released them.
 func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) (released bool, err error) {
 	// A previous agent process may have lifted the quota and then been killed.
 	quotaErr := x.Quota.enforceWhileRunning(ctx, pod, observed, actions)
@@ -79,16 +82,16 @@ func (x *Executor) ExecuteIdle(ctx context.Context, pod *corev1.Pod, observed cr
 	return released, errors.Join(quotaErr, err)
 }
 
-// Execute executes actions: it stops containers and sandboxes, removes logs and containers, resizes the pod, starts the
-// sandbox and containers, and removes sandboxes, in this order. After a failure it skips only dependent actions. The error
-// joins all failures.
+// Execute executes actions: it stops containers and sandboxes, removes logs and containers, resizes the pod, reserves devices,
+// starts the sandbox and containers, and removes sandboxes, in this order. After a failure it skips only dependent actions. The
+// error joins all failures.
 func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
 	errs := []error{x.Quota.enforceWhileRunning(ctx, pod, observed, actions)}
 	if err := x.stopper.stopPod(ctx, pod, observed, actions); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	if actions.RemoveLogs {
-		if err := x.Cleaner.ReleaseVolumes(ctx); err != nil {
+		if err := x.Cleaner.ReleaseResources(ctx); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 		x.Cleaner.logs.removeLinks(observed.Containers)
@@ -98,6 +101,8 @@ func (x *Executor) Execute(ctx context.Context, pod *corev1.Pod, observed cri.Po
 	errs = append(errs, x.resizePod(ctx, pod, actions))
 	if actions.Sandbox != nil || len(actions.Start) > 0 {
 		errs = append(errs, x.prepareAndStart(ctx, pod, observed, actions))
+	} else if x.Devices.IsReserveDue(actions) {
+		errs = append(errs, x.Devices.reserve(ctx, pod, observed, actions))
 	}
 	errs = append(errs, x.remover.removeSandboxes(ctx, actions.RemoveSandboxes))
 	return errors.Join(errs...)
@@ -112,16 +117,20 @@ func (x *Executor) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan
 	return err
 }
 
-// prepareAndStart waits for network, volumes and a start slot, and starts the planned sandbox and containers.
+// prepareAndStart waits for devices, network, volumes and a start slot, and starts the planned sandbox and containers.
 func (x *Executor) prepareAndStart(ctx context.Context, pod *corev1.Pod, observed cri.Pod, actions *plan.Actions) error {
+	x.Cleaner.released = false
+	// First, so that a pod that cannot have its devices fails at once and is replaced on another node.
+	if err := x.Devices.reserve(ctx, pod, observed, actions); err != nil {
+		return err
+	}
 	if err := x.checkNetwork(ctx, pod, actions); err != nil {
 		return err
 	}
-	x.Cleaner.released = false
 	if err := x.Volumes.prepareVolumes(ctx, pod, actions); err != nil {
 		return err
 	}
-	// Last, so that a pod without its network or volumes occupies no start slot.
+	// Last, so that a pod without its devices, network or volumes occupies no start slot.
 	if err := x.slot.acquireSlot(ctx); err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type Node struct {
 	Images  ImageSource // nil: images are not pulled
 	Cgroups PodCgroups  // nil: the runtime creates cgroups
 	Volumes PodVolumes  // nil: pods have no volumes
+	Devices PodDevices  // nil: pods have no devices
 	// CheckNetwork returns an error if the pod network is not ready. With wait it may wait for the runtime status. Nil: the
 	// network is always ready.
 	CheckNetwork     func(ctx context.Context, uid string, wait bool) error

@@ -81,7 +81,7 @@ func TestVolumesRelabeledOncePerLabel(t *testing.T) {
 		require.NoError(t, s.execute(t.Context(), again))
 		require.Empty(t, relabeled)
 
-		require.NoError(t, s.x.Cleaner.ReleaseVolumes(t.Context()))
+		require.NoError(t, s.x.Cleaner.ReleaseResources(t.Context()))
 		for i := range again.Start {
 			again.Start[i].Attempt = 2
 		}

@@ -128,13 +128,13 @@ func TestReleaseVolumesSkipsSharedPodAndTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := withVolumes(t, podtest.Pod("a"))
 		s.x.Cleaner.SetShared(true)
-		require.NoError(t, s.x.Cleaner.ReleaseVolumes(t.Context()))
+		require.NoError(t, s.x.Cleaner.ReleaseResources(t.Context()))
 		s.requireCalls()
 		s.x.Cleaner.SetShared(false)
 		s.node.Volumes = &lifecycletest.Resources{Fault: func(ctx context.Context, _ lifecycletest.Call) error { return critest.Hang(ctx) }}
 		s.createExecutor()
 		began := time.Now()
-		require.ErrorIs(t, s.x.Cleaner.ReleaseVolumes(t.Context()), context.DeadlineExceeded)
+		require.ErrorIs(t, s.x.Cleaner.ReleaseResources(t.Context()), context.DeadlineExceeded)
 		require.Equal(t, 2*time.Minute, time.Since(began))
 	})
 }

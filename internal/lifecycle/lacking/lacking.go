@@ -6,6 +6,10 @@
 package lacking
 
 import (
+	"maps"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -15,6 +19,7 @@ type Features struct {
 	Probes         bool // containers can be probed
 	Images         bool // the runtime uses images
 	Volumes        bool // volumes other than image volumes
+	Devices        bool // devices of extended resources
 	HostsFiles     bool // hosts files are written and mounted
 	UserNamespaces bool // pods can have a user namespace
 	Admission      bool // an admission check compares the node labels with nodeSelector and node affinity
@@ -35,6 +40,10 @@ func (p Features) CheckPod(pod *corev1.Pod) (errs field.ErrorList) {
 		case v.Image == nil && !p.Volumes:
 			errs = append(errs, field.Forbidden(path, "this agent has no volumes but images"))
 		}
+	}
+	if !p.Devices {
+		errs = append(errs, checkDevices(pod.Spec.InitContainers, spec.Child("initContainers"))...)
+		errs = append(errs, checkDevices(pod.Spec.Containers, spec.Child("containers"))...)
 	}
 	if !p.HostsFiles && len(pod.Spec.HostAliases) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("hostAliases"), "this agent makes no hosts files"))
@@ -70,6 +79,20 @@ func checkProbes(list []corev1.Container, path *field.Path) (errs field.ErrorLis
 		refuse(list[i].StartupProbe, path.Index(i).Child("startupProbe"))
 		refuse(list[i].ReadinessProbe, path.Index(i).Child("readinessProbe"))
 		refuse(list[i].LivenessProbe, path.Index(i).Child("livenessProbe"))
+	}
+	return errs
+}
+
+// checkDevices returns an error for each extended resource that the containers in list limit. path is the field path of list.
+// An ephemeral container has no resources.
+func checkDevices(list []corev1.Container, path *field.Path) (errs field.ErrorList) {
+	for i := range list {
+		limits := path.Index(i).Child("resources", "limits")
+		for _, name := range slices.Sorted(maps.Keys(list[i].Resources.Limits)) {
+			if strings.Contains(string(name), "/") {
+				errs = append(errs, field.Forbidden(limits.Key(string(name)), "this agent has no device plugins"))
+			}
+		}
 	}
 	return errs
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lacking"
 )
@@ -15,9 +16,16 @@ import (
 // A pod that needs every feature gets one error per missing feature, and none if all are available.
 func TestCheckPodReportsMissingFeatures(t *testing.T) {
 	probe, no := &corev1.Probe{}, false
+	limits := func(names ...corev1.ResourceName) (r corev1.ResourceRequirements) {
+		r.Limits = corev1.ResourceList{}
+		for _, name := range names {
+			r.Limits[name] = resource.MustParse("1")
+		}
+		return r
+	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{StartupProbe: probe}},
-		Containers:     []corev1.Container{{ReadinessProbe: probe, LivenessProbe: probe}},
+		InitContainers: []corev1.Container{{StartupProbe: probe, Resources: limits("example.com/gpu")}},
+		Containers:     []corev1.Container{{ReadinessProbe: probe, LivenessProbe: probe, Resources: limits("cpu", "example.com/nic", "example.com/gpu")}},
 		Volumes: []corev1.Volume{
 			{VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}}},
 			{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -30,7 +38,7 @@ func TestCheckPodReportsMissingFeatures(t *testing.T) {
 			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{},
 		}},
 	}}
-	all := lacking.Features{Probes: true, Images: true, Volumes: true, HostsFiles: true, UserNamespaces: true, Admission: true}
+	all := lacking.Features{Probes: true, Images: true, Volumes: true, Devices: true, HostsFiles: true, UserNamespaces: true, Admission: true}
 	without := func(take func(*lacking.Features)) lacking.Features {
 		p := all
 		take(&p)
@@ -47,6 +55,10 @@ func TestCheckPodReportsMissingFeatures(t *testing.T) {
 		}},
 		{"no images", without(func(p *lacking.Features) { p.Images = false }), []string{"spec.volumes[0].image"}},
 		{"no volumes", without(func(p *lacking.Features) { p.Volumes = false }), []string{"spec.volumes[1]"}},
+		{"no devices", without(func(p *lacking.Features) { p.Devices = false }), []string{
+			"spec.initContainers[0].resources.limits[example.com/gpu]",
+			"spec.containers[0].resources.limits[example.com/gpu]", "spec.containers[0].resources.limits[example.com/nic]",
+		}},
 		{"no hosts files", without(func(p *lacking.Features) { p.HostsFiles = false }), []string{"spec.hostAliases"}},
 		{"no user namespaces", without(func(p *lacking.Features) { p.UserNamespaces = false }), []string{"spec.hostUsers"}},
 		{"no admission", without(func(p *lacking.Features) { p.Admission = false }), []string{"spec.nodeSelector", "spec.affinity"}},

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package lifecycle
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// Devices gives containers the devices of the extended resources that they limit, such as example.com/gpu. If it implements
+// [Notifier], it reports the pods whose devices have changed their health, and those that need not wait any longer.
+//
+// Calls of Reserve, Container and Release for one pod are sequential; calls for different pods are concurrent. Each call has two
+// minutes, and must return when ctx ends; one that does not delays its pod. Source: Manager in pkg/kubelet/cm/devicemanager/types.go.
+type Devices interface {
+	// Reserve reserves all devices of a pod, or none. It is called after Admit, before volumes and sandbox are set up, and before
+	// each later start of containers. If the devices are reserved already, it must return quickly. It is also called once for
+	// a pod whose containers a previous agent process has started. It is not called for a pod that is deleted or has terminated.
+	//
+	// If Reserve returns a [*podstatus.Rejection], the pod fails with its reason, unless a container of it runs. After any other
+	// error the pod waits, and Reserve is called again. The error is the message of the waiting containers, and of an event.
+	Reserve(ctx context.Context, pod *corev1.Pod) error
+	// Container adds the devices of a container to launch, from which the config of the container is built. It is called for all
+	// containers, also for ephemeral ones, before each start and after Reserve. An error fails this start.
+	Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error
+	// Health returns the reserved devices of a container for the field allocatedResourcesStatus of its status, in an order that
+	// does not vary. Nil: it has none. It is called for each computed status, also during other calls, and must not block.
+	// The result must not be changed later.
+	Health(uid, container string) []corev1.ResourceStatus
+	// Release releases all devices of the pod with this UID. It is called when the pod has terminated and no container of it
+	// runs, also for an orphaned pod. A pod without devices is no error. After an error Release is called again.
+	Release(ctx context.Context, uid string) error
+}
+
+// deviceHealth returns the health of the devices of the pod's containers by container name. It returns nil without
+// Options.Devices.
+func (w *worker) deviceHealth(pod *corev1.Pod) map[string][]corev1.ResourceStatus {
+	if w.r.opts.Devices == nil {
+		return nil
+	}
+	var health map[string][]corev1.ResourceStatus
+	for _, list := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if !limitsDevices(&list[i]) {
+				continue
+			}
+			if health == nil {
+				health = map[string][]corev1.ResourceStatus{}
+			}
+			health[list[i].Name] = w.r.opts.Devices.Health(w.id.UID, list[i].Name)
+		}
+	}
+	return health
+}
+
+// limitsDevices reports whether the container limits an extended resource.
+func limitsDevices(container *corev1.Container) bool {
+	for name := range container.Resources.Limits {
+		if strings.Contains(string(name), "/") {
+			return true
+		}
+	}
+	return false
+}
+
+// rejectReservation fails a pod that Options.Devices has rejected. After a recent temporary eviction the pod does not fail, but
+// is evicted again, as after a rejection by Options.Admit.
+func (w *worker) rejectReservation(pod *corev1.Pod, rejection *podstatus.Rejection) {
+	eviction := &podstatus.Eviction{Reason: rejection.StatusReason(), Message: rejection.Message, Temporary: true}
+	history := w.record.Get().EvictionHistory
+	if history.Count == 0 || time.Since(history.Until) > evictionBackOffReset || !eviction.IsTemporary(pod) {
+		w.rejectPod(rejection)
+		return
+	}
+	w.reporter.Log("temporarily evicted pod gets no devices", "reason", eviction.Reason, "message", eviction.Message)
+	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) {
+		now.Eviction = eviction
+		now.EvictionHistory = now.EvictionHistory.Next(time.Now(), evictionBackOff(), evictionBackOffReset)
+		now.EvictionHistory.Reason = eviction.Reason
+	})
+}
