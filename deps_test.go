@@ -35,7 +35,7 @@ tests:                          github.com/stretchr/testify/assert github.com/st
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
 tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
-tests internal/wiringtest: internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest agent/kubeletconfig
+tests internal/wiringtest: device device/plugin device/podresources internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest agent/kubeletconfig
 tests apiserver:      cri lifecycle internal/lifecycle/podenv volume volume/csi volume/intree internal/lifecycle/podtest lifecycle/podstore pleg
 tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
 tests apiserver apiserver/apiservertest nodestatus apiserver/cert internal/kubeapi: apiserver/apiservertest k8s.io/client-go/rest/...
@@ -76,6 +76,8 @@ tests internal/volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups:                  cgroups/cgroupstest
+tests device/plugin:            device/devicetest
+tests device/poddevice:         device/devicetest lifecycle
 tests cgroups/driver:           cgroups/cgroupstest
 tests eviction:                 eviction/evictiontest API
 tests eviction/podevict:        cgroups/cgroupstest cri/critest pleg
@@ -108,7 +110,11 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
-device                 max   0:
+device                 max   0: cri internal/atomicfile internal/backoff internal/plainfile internal/runonce internal/sleep
+device/devicetest      max   0: cri device internal/suite testing
+device/plugin          max 115: cri device internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
+device/podresources    max 115: device internal/backoff internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
+device/poddevice       max  75: cri device internal/sleep lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener API
 eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required internal/runonce lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1 lifecycle/podevents lifecycle/podstatus
@@ -151,7 +157,7 @@ internal/lifecycle/podtest max 75: cgroups cri lifecycle/podapi API
 lifecycle/podapi       max  75: cri internal/reference internal/containers internal/fielderr internal/optional internal/podfield internal/quantity qos API
 internal/lifecycle/podenv       max  70: cri internal/containers internal/expand internal/fielderr internal/optional internal/podfield internal/podip qos API
 lifecycle/podspec      max  70: cri internal/expand internal/fielderr internal/optional internal/podfield internal/podip internal/lifecycle/podenv qos API
-lifecycle/admission    max  75: internal/containers internal/nodeselector lifecycle/podstatus qos API
+lifecycle/admission    max  75: internal/containers internal/nodeselector internal/podfield lifecycle/podstatus qos API
 internal/lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi lifecycle/podstatus internal/lifecycle/podview API
 lifecycle/userns       max  75: cri internal/atomicfile API
 internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
@@ -238,10 +244,10 @@ hack/bench/...                : hack/bench/internal/... internal/agentfile inter
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
-nodetest               max 320: agent apiserver/apiservertest cgroups cgroups/cgroupstest cgroups/podtree cri cri/critest eviction eviction/podevict internal/backoff internal/crilimits internal/lifecycle/executor internal/lifecycle/hook internal/lifecycle/podview lifecycle/admission lifecycle/plan lifecycle/podapi lifecycle/podstatus probe probe/podprobe internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodetest               max 330: agent apiserver/apiservertest cgroups cgroups/cgroupstest cgroups/podtree cri cri/critest eviction eviction/podevict internal/backoff internal/crilimits internal/lifecycle/executor internal/lifecycle/hook internal/lifecycle/podview lifecycle/admission lifecycle/plan lifecycle/podapi lifecycle/podstatus probe probe/podprobe internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodetest/machine       max   0: cgroups cgroups/cgroupstest
 nodetest/internal/worker max 0: cri/process SYS
-agent/kubeletconfig    max 110: cgroups/podtree cri/logs eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth
+agent/kubeletconfig    max 110: cgroups/podtree cri/logs device eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth
 internal/agentfile     max 110: agent/kubeletconfig
 internal/scriptlines   max   0:
 internal/crilimits     max   0: cri cgroups
@@ -249,7 +255,7 @@ internal/volumestats   max  75: lifecycle stats volume internal/volume/claim API
 lifecycle/podevents    max  70: cri images internal/required probe API
 
 # The node: what is used of it.
-nodestatus             max  80: cgroups/podtree cri nodestatus/machine API
+nodestatus             max  80: cgroups/podtree cri nodestatus/machine internal/podfield API
 nodestatus/machine     max   0:
 nodestatus/heartbeat   max 200: cri internal/backoff internal/kubeapi internal/listener internal/runonce internal/sleep nodestatus apiserver/cert nodestatus/machine API k8s.io/client-go/rest
 shutdown    max  80: internal/atomicfile internal/backoff internal/login1 internal/runonce internal/sleep API cri lifecycle lifecycle/podstatus qos
@@ -261,7 +267,7 @@ internal/kubeconfig max 200: internal/atomicfile internal/certstore internal/pla
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
+nodeapi/prom            max 130: cgroups cgroups/podtree cri device eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
 nodeapi/prom/internal/answer max   0:
 nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 internal/promtest   max  40: PROM
@@ -276,7 +282,6 @@ internal/authtest  max  65: internal/sleep API testing
 nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required lifecycle
 
 # Planned: what they may import is settled before they are written.
-device/plugin                 : GRPC
 nodetest/...                  : any
 `
 

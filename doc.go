@@ -59,7 +59,12 @@
 //   - [github.com/seed81659283/nodeagent/cgroups/podtree]: keeps kubepods, the cgroups of QoS classes and pods, and node allocatable
 //   - [github.com/seed81659283/nodeagent/cgroups/cgroupstest]: is a cgroup tree in memory with an OOM killer and faults, and the suite
 //     that every driver passes
-//   - [github.com/seed81659283/nodeagent/device]: decides which devices of a plugin a container gets, and on which NUMA nodes; pure
+//   - [github.com/seed81659283/nodeagent/device]: decides which devices of plugins a container gets, on which NUMA nodes, and keeps who
+//     holds them
+//   - [github.com/seed81659283/nodeagent/device/plugin]: registers device plugins and calls them
+//   - [github.com/seed81659283/nodeagent/device/poddevice]: gives the containers of pods their devices
+//   - [github.com/seed81659283/nodeagent/device/podresources]: tells local programs over gRPC which container has which devices
+//   - [github.com/seed81659283/nodeagent/device/devicetest]: is a device plugin in memory with faults, and the suite that every plugin passes
 //   - [github.com/seed81659283/nodeagent/eviction]: decides which pods leave a node that is short of memory, disk, inodes or PIDs, and
 //     evicts them
 //   - [github.com/seed81659283/nodeagent/eviction/podevict]: connects eviction to pods and measurements: candidates, messages,
@@ -121,5 +126,5 @@
 // engine each. Pods built in code, a node in memory for a test, and an agent with two runtimes are Examples of package lifecycle.
 //
 // Desired state is k8s.io/api/core/v1, observed state is package cri; packages share nothing else. ARCHITECTURE.md in the repository shows how they
-// are connected and where new code goes. Planned, not here yet: device.
+// are connected and where new code goes.
 package nodeagent

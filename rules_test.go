@@ -41,7 +41,7 @@ func TestSizes(t *testing.T) {
 // engines themselves, and only a test with a whole node would cover it. Code beyond this limit usually is such a rule and
 // belongs into the package of its engine.
 func TestAgentOnlyWires(t *testing.T) {
-	const limit = 1500
+	const limit = 1600
 	lines := 0
 	for _, f := range load(t).Files {
 		if f.Dir() == "agent" && f.Go != nil && !f.IsTest() {
@@ -86,7 +86,7 @@ func TestQuickStart(t *testing.T) {
 
 // maxPublicPackages limits the packages that other modules can import: each package is a promise and a line on the map in
 // doc.go.
-const maxPublicPackages = 64
+const maxPublicPackages = 66
 
 // Every package that other modules can import is on the map in doc.go.
 func TestPackagesAreListed(t *testing.T) {

@@ -21,6 +21,8 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/device/plugin"
+	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/memreturn"
@@ -57,6 +59,8 @@ type Agent struct {
 	generator   *pleg.Generator
 	cgroups     cgroupParts
 	volumes     *volume.Volumes        // nil: the runtime does not support volumes
+	devices     *poddevice.Devices     // nil: pods of Options.Runtime have no devices
+	plugins     *plugin.Host           // of devices
 	unused      gc.ImageGC             // nil: the runtime does not support images
 	collector   *stats.Collector       // nil: no cgroups to measure
 	cachedStats *stats.CachedCollector // collector with cached summaries
@@ -108,7 +112,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	}()
 	pods := &lifecycle.Options{}
 	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // each needs the parts before it
-		a.openMetrics, a.readMachine, a.openRuntime, a.createPLEG, a.createClusterParts, a.setPodOptions, a.createImageParts, a.createPodParts,
+		a.openMetrics, a.readMachine, a.openRuntime, a.createPLEG, a.createClusterParts, a.setPodOptions, a.createImageParts, a.createPodParts, a.createDevices,
 		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.createContainerGC, a.createServer, a.addManifestServer, a.openStore,
 	} {
 		if err := connect(ctx, pods); err != nil {

@@ -118,6 +118,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 	k := &a.config.Kubelet
 	o := heartbeat.ReporterOptions{
 		Config: a.config.NodeStatus(), Capacity: a.options.Machine, Conditions: nodestatus.ConditionsFunc(a.nodeHealth),
+		Devices:         nodestatus.DeviceCapacityFunc(a.deviceCapacity),
 		Hosts:           cmp.Or[heartbeat.Hosts](a.options.Hosts, nodestatus.Lookup{}),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 		Reregister: a.config.Node.Reregister, Logger: a.log, Rand: a.options.Rand,

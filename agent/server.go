@@ -83,6 +83,9 @@ func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 	if a.collector != nil {
 		o.Summary = a.cachedStats
 	}
+	if a.plugins != nil {
+		o.HealthChecks = []nodeapi.HealthCheck{{Name: "device-plugin", Check: func(context.Context) error { return a.plugins.Check() }}}
+	}
 	if *k.EnableDebugFlagsHandler {
 		o.LogLevel = a.level
 	}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/plugin"
+	"github.com/seed81659283/nodeagent/device/poddevice"
+	"github.com/seed81659283/nodeagent/device/podresources"
+	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/nodestatus"
+)
+
+// createDevices creates the parts that give devices to containers: an allocator, the servers with which plugins register, and a server that tells other
+// programs who has which device. Pods of Options.Runtime have no devices.
+func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
+	if a.options.Runtime != nil || a.options.Ephemeral {
+		return nil
+	}
+	topology, _ := a.config.Kubelet.Topology() // validated
+	var err error
+	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
+		return err
+	}
+	devices, err := poddevice.New(poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
+		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
+		Previous: func() (device.Previous, error) {
+			return plugin.ReadCheckpoint(a.filePath("device-plugins/" + plugin.CheckpointName))
+		},
+		Hooks: a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
+	}})
+	if err != nil {
+		return err
+	}
+	allocator := devices.Allocator()
+	plugins := plugin.Options{
+		Dir: a.filePath("device-plugins"), Registry: a.filePath("plugins_registry"), Receiver: allocator, Sockets: allocator.Sockets(), Logger: a.log,
+	}
+	plugins.Hooks.RegistrationRequested = a.metrics.DevicePlugins()
+	if a.plugins, err = plugin.New(plugins); err != nil {
+		return err
+	}
+	resources := podresources.Options{
+		Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log,
+	}
+	resources.Hooks.RequestReceived, resources.Hooks.RequestFailed = a.metrics.PodResources()
+	server, err := podresources.New(resources)
+	if err != nil {
+		return err
+	}
+	a.devices, o.Devices = devices, devices
+	a.parts.Add("devices", devices.Run)
+	a.parts.Add("device plugins", a.plugins.Run)
+	a.parts.Add("podresources API", server.Run)
+	return nil
+}
+
+// hasResource reports whether the Node has a resource.
+func (a *Agent) hasResource(name string) bool {
+	node := a.Node()
+	if node == nil {
+		return false
+	}
+	_, ok := node.Status.Capacity[corev1.ResourceName(name)]
+	return ok
+}
+
+// devicePods returns the pods for the podresources API.
+func (a *Agent) devicePods() (active, inactive []device.Pod) {
+	pods, _ := a.pods.Active()
+	for _, pod := range pods {
+		if converted, err := poddevice.FromPod(pod); err == nil { // else the pod is refused
+			active = append(active, converted)
+		}
+	}
+	return active, nil
+}
+
+// deviceCapacity returns the devices of plugins for the Node.
+func (a *Agent) deviceCapacity() (d nodestatus.Devices) {
+	if a.devices != nil {
+		d.Capacity, d.Allocatable, d.Removed = a.devices.Capacity()
+	}
+	return d
+}
