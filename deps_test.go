@@ -76,6 +76,7 @@ tests internal/volume/payload:           YAML
 tests volume/volumetest:        volume/intree
 tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups:                  cgroups/cgroupstest
+tests device:                   device/devicetest
 tests device/plugin:            device/devicetest
 tests device/poddevice:         device/devicetest lifecycle
 tests cgroups/driver:           cgroups/cgroupstest
