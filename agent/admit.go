@@ -76,7 +76,7 @@ func (a *Agent) createPreemptor(_ context.Context, opts *lifecycle.Options) erro
 		return nil
 	}
 	preemptor, err := podevict.NewPreemptor(podevict.PreemptorOptions{
-		Node: a.node.Node, Pods: &a.pods, Event: a.recordEvent, Preempted: a.metrics.Preempted,
+		Node: func() *corev1.Node { return a.devices.WithoutDevices(a.node.Node()) }, Pods: &a.pods, Event: a.recordEvent, Preempted: a.metrics.Preempted,
 	})
 	if err != nil {
 		return err

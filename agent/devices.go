@@ -28,13 +28,17 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
 		return err
 	}
-	devices, err := poddevice.New(poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
+	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
 		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
 		Previous: func() (device.Previous, error) {
 			return plugin.ReadCheckpoint(a.filePath("device-plugins/" + plugin.CheckpointName))
 		},
 		Hooks: a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
-	}})
+	}}
+	if a.config.Node.EvictUnhealthy {
+		opts.Evict = a.pods.Evict
+	}
+	devices, err := poddevice.New(opts)
 	if err != nil {
 		return err
 	}
@@ -74,12 +78,7 @@ func (a *Agent) hasResource(name string) bool {
 // devicePods returns the pods for the podresources API.
 func (a *Agent) devicePods() (active, inactive []device.Pod) {
 	pods, _ := a.pods.Active()
-	for _, pod := range pods {
-		if converted, err := poddevice.FromPod(pod); err == nil { // else the pod is refused
-			active = append(active, converted)
-		}
-	}
-	return active, nil
+	return poddevice.FromPods(pods), nil
 }
 
 // deviceCapacity returns the devices of plugins for the Node.

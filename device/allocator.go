@@ -174,7 +174,7 @@ func (a *Allocator) findPlugin(resource string, now time.Time, foreign bool) (wa
 	}
 	foreign = foreign && r == nil
 	switch end := a.started.Add(StopGrace); {
-	case a.opts.Kubelet.RunWithout, foreign && !a.lost:
+	case a.opts.Kubelet.RunWithout && (r == nil || len(r.inUse) == 0), foreign && !a.lost:
 		return time.Time{}, true
 	case r == nil && now.Before(end) && !a.opts.Kubelet.NoWait:
 		return end, false

@@ -42,7 +42,7 @@ type Timeouts struct {
 // Kubelet selects the behavior of the kubelet where an [Allocator] goes beyond it. The zero value selects none.
 type Kubelet struct {
 	NoWait          bool // after a restart, pods fail at once while their plugin has not listed its devices
-	RunWithout      bool // pods run without devices of a resource that no plugin has registered
+	RunWithout      bool // pods run without devices of a resource that has no plugin, and of which no pod holds a device
 	IgnoreConflicts bool // of two values of one environment variable, mount, device node or annotation, the first is used
 	AssumeHealthy   bool // devices that no plugin reports are Healthy instead of Unknown
 }

@@ -27,6 +27,13 @@ func (a *Allocator) Resources() []Resource {
 	return list
 }
 
+// Manages reports whether a plugin has registered for the resource, now or before a restart.
+func (a *Allocator) Manages(resource string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state.resources[resource] != nil
+}
+
 // Allocatable returns the healthy devices of each resource.
 func (a *Allocator) Allocatable() map[string][]Device {
 	a.mu.Lock()

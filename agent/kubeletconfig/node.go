@@ -46,13 +46,14 @@ type NodeConfiguration struct {
 	CredentialProviders      credential.PluginConfig `json:"credentialProviders,omitempty"`      // --image-credential-provider-config
 	CredentialProviderBinDir string                  `json:"credentialProviderBinDir,omitempty"` // --image-credential-provider-bin-dir
 
-	ParallelStarts   int        `json:"parallelStarts,omitempty"`   // pods that start at the same time; twice the processors
-	ContainerLogsDir string     `json:"containerLogsDir,omitempty"` // links for log collectors; /var/log/containers where podLogsDir is /var/log/pods, else none
-	ForeignPods      bool       `json:"foreignPods,omitempty"`      // also remove orphaned containers that another agent, or no agent, has created
-	DrainOnExit      bool       `json:"drainOnExit,omitempty"`      // terminate the pods when Run ends
-	LogLevel         slog.Level `json:"logLevel,omitempty"`         // INFO
-	SystemBus        string     `json:"systemBus,omitempty"`        // socket of the message bus of logind; the system's
-	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`  // where logind reads how long to wait; the system's
+	ParallelStarts   int        `json:"parallelStarts,omitempty"`        // pods that start at the same time; twice the processors
+	ContainerLogsDir string     `json:"containerLogsDir,omitempty"`      // links for log collectors; /var/log/containers where podLogsDir is /var/log/pods, else none
+	ForeignPods      bool       `json:"foreignPods,omitempty"`           // also remove orphaned containers that another agent, or no agent, has created
+	EvictUnhealthy   bool       `json:"evictUnhealthyDevices,omitempty"` // evict pods whose devices become unhealthy
+	DrainOnExit      bool       `json:"drainOnExit,omitempty"`           // terminate the pods when Run ends
+	LogLevel         slog.Level `json:"logLevel,omitempty"`              // INFO
+	SystemBus        string     `json:"systemBus,omitempty"`             // socket of the message bus of logind; the system's
+	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`       // where logind reads how long to wait; the system's
 }
 
 // parse decodes a document. An error names the field.

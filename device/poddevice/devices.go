@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/listener"
 	"github.com/seed81659283/nodeagent/internal/podfield"
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/lifecycle/admission"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
@@ -31,20 +33,28 @@ type Options struct {
 	// IsManaged reports whether a source lists the pod with this UID, or it is being removed. The devices of other pods are released. Nil: only
 	// Release releases devices. *lifecycle.Handle and *lifecycle.Reconciler have this method.
 	IsManaged func(uid string) bool
+	// Evict evicts a pod with an unhealthy device, so that its controller replaces it. A device that no plugin lists evicts no pod. Nil: the health is
+	// only in the status, as in the kubelet. *lifecycle.Handle and *lifecycle.Reconciler have this method.
+	Evict func(ctx context.Context, uid string, eviction podstatus.Eviction) error
 }
+
+// ReasonUnhealthyDevice is the reason of evictions by [Options].Evict.
+const ReasonUnhealthyDevice = "UnhealthyDevice"
 
 // Devices gives the containers of pods their devices. Create it with [New].
 type Devices struct {
 	allocator *device.Allocator
 	isManaged func(uid string) bool
+	evict     func(ctx context.Context, uid string, eviction podstatus.Eviction) error
 	report    func(error)
 	listeners listener.List
+	changed   chan struct{} // wakes Run after a change of health
 }
 
 // New returns Devices with an allocator of their own. Functions registered by Notify are called in addition to Hooks.PodsChanged of the allocator.
 // New starts no goroutine; call [Devices.Run]. For errors, see [device.New].
 func New(opts Options) (*Devices, error) {
-	d := &Devices{isManaged: opts.IsManaged}
+	d := &Devices{isManaged: opts.IsManaged, evict: opts.Evict, changed: make(chan struct{}, 1)}
 	o := opts.Allocator
 	hook := o.Hooks.PodsChanged
 	o.Hooks.PodsChanged = func(uids []string) {
@@ -52,6 +62,7 @@ func New(opts Options) (*Devices, error) {
 			hook(uids)
 		}
 		d.listeners.Call(uids...)
+		sleep.Wake(d.changed)
 	}
 	if opts.Runtime != nil {
 		o.Running = func(ctx context.Context) ([]device.RunningContainer, error) { return listContainers(ctx, opts.Runtime) }
@@ -93,26 +104,79 @@ func listContainers(ctx context.Context, runtime cri.Lister) (list []device.Runn
 // Allocator returns the allocator, to which plugins are connected.
 func (d *Devices) Allocator() *device.Allocator { return d.allocator }
 
-// releasePeriod is the time between two looks for pods that hold devices and are not managed.
-const releasePeriod = time.Minute
+// lookPeriod is the time between two looks for pods that are not managed, and for unhealthy devices whose pods could not be evicted.
+const lookPeriod = time.Minute
 
-// Run runs the allocator until ctx ends. It must be called only once.
+// evictTimeout is the time for which Run waits for evictions before it looks for further ones.
+const evictTimeout = 30 * time.Second
+
+// Run runs the allocator, releases the devices of pods that are not managed, and evicts pods with unhealthy devices, until ctx ends. It must be
+// called only once.
 func (d *Devices) Run(ctx context.Context) error {
-	if d.isManaged == nil {
-		return d.allocator.Run(ctx)
-	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() {
-		for sleep.For(ctx, releasePeriod) == nil {
-			if err := d.allocator.Retain(d.isManaged); err != nil {
-				d.report(err) // the devices are free; the next change writes the record
+		ticker := time.NewTicker(lookPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				d.releaseUnmanaged()
+			case <-d.changed:
 			}
+			d.evictUnhealthy(ctx)
 		}
 	})
 	return d.allocator.Run(ctx)
+}
+
+// releaseUnmanaged releases the devices of pods that are not managed.
+func (d *Devices) releaseUnmanaged() {
+	if d.isManaged == nil {
+		return
+	}
+	if err := d.allocator.Retain(d.isManaged); err != nil {
+		d.report(err) // the devices are free; the next change writes the record
+	}
+}
+
+// evictUnhealthy evicts the pods that hold an unhealthy device.
+func (d *Devices) evictUnhealthy(ctx context.Context) {
+	if d.evict == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout) // an eviction in progress continues
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for uid, containers := range d.allocator.Allocations() {
+		message := d.findUnhealthy(uid, containers)
+		if message == "" {
+			continue
+		}
+		wg.Go(func() {
+			err := d.evict(ctx, uid, podstatus.Eviction{Reason: ReasonUnhealthyDevice, Message: message})
+			if err != nil && ctx.Err() == nil {
+				d.report(fmt.Errorf("evict pod %s with an unhealthy device: %w", uid, err))
+			}
+		})
+	}
+}
+
+// findUnhealthy returns the message about an unhealthy device of a pod, or "".
+func (d *Devices) findUnhealthy(uid string, containers map[string]map[string][]device.Device) string {
+	for _, container := range slices.Sorted(maps.Keys(containers)) {
+		for _, h := range d.allocator.Health(uid, container) {
+			if h.Health == device.Unhealthy {
+				return fmt.Sprintf("Device %s of resource %s of container %s is unhealthy", h.ID, h.Resource, container)
+			}
+		}
+	}
+	return ""
 }
 
 // Notify registers fn, which is called with the UIDs of pods whose devices have another health, or whose plugin is ready.
@@ -179,6 +243,25 @@ func (d *Devices) Capacity() (capacity, allocatable corev1.ResourceList, removed
 		allocatable[name] = *resource.NewQuantity(int64(r.Allocatable), resource.DecimalSI)
 	}
 	return capacity, allocatable, removed
+}
+
+// WithoutDevices returns the Node for the admission checks: without the resources of device plugins, whose devices are reserved after these checks, and
+// may not be listed yet. d and node may be nil.
+func (d *Devices) WithoutDevices(node *corev1.Node) *corev1.Node {
+	if d == nil || node == nil {
+		return node
+	}
+	return admission.WithoutResources(node, func(name corev1.ResourceName) bool { return d.allocator.Manages(string(name)) })
+}
+
+// FromPods converts pods, except those that [FromPod] refuses.
+func FromPods(pods []*corev1.Pod) (list []device.Pod) {
+	for _, pod := range pods {
+		if converted, err := FromPod(pod); err == nil {
+			list = append(list, converted)
+		}
+	}
+	return list
 }
 
 // FromPod converts a pod, with the limits of its init containers, sidecars and regular containers for extended resources. A negative limit, or

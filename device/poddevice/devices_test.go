@@ -5,6 +5,7 @@ package poddevice_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device"
@@ -100,6 +102,10 @@ func TestDevicesOfAPod(t *testing.T) {
 	assert.Equal(t, int64(1), allocatable.Name("example.com/gpu", resource.DecimalSI).Value())
 	assert.Empty(t, removed)
 
+	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"example.com/gpu": resource.MustParse("0"), "example.org/foreign": resource.MustParse("1")}}}
+	assert.Equal(t, corev1.ResourceList{"example.org/foreign": resource.MustParse("1")}, devices.WithoutDevices(node).Status.Allocatable)
+	assert.Nil(t, (*poddevice.Devices)(nil).WithoutDevices(nil))
+
 	third := newPod("third", gpus("main")...)
 	third.UID = "u3"
 	var rejection *podstatus.Rejection
@@ -109,6 +115,44 @@ func TestDevicesOfAPod(t *testing.T) {
 		Message: "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 1, Available: 0, which is unexpected",
 	}, *rejection)
 	require.NoError(t, devices.Release(t.Context(), "u1"))
+}
+
+// By option, a pod with an unhealthy device is evicted, but not one whose plugin is gone.
+func TestUnhealthyDeviceEvictsItsPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		evicted := make(chan string, 10)
+		fail := true // the first eviction fails
+		devices, err := poddevice.New(poddevice.Options{Evict: func(_ context.Context, uid string, e podstatus.Eviction) error {
+			evicted <- uid + " " + e.Reason + ": " + e.Message
+			defer func() { fail = false }()
+			if fail {
+				return errors.New("the record cannot be written")
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- devices.Run(ctx) }()
+		plugin := connect(t, devices, "gpu0", "gpu1")
+		for _, uid := range []string{"u1", "u2"} {
+			pod := newPod(uid, gpus("main")...)
+			pod.UID = types.UID(uid)
+			require.NoError(t, devices.Reserve(t.Context(), pod))
+		}
+		require.NoError(t, plugin.SetHealth("gpu1", false))
+		want := "u2 UnhealthyDevice: Device gpu1 of resource example.com/gpu of container main is unhealthy"
+		assert.Equal(t, want, <-evicted)
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		assert.Equal(t, want, <-evicted, "the eviction that failed is repeated")
+		require.NoError(t, devices.Release(t.Context(), "u2"))
+		plugin.Disconnect()
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, evicted)
+		cancel()
+		require.NoError(t, <-done)
+	})
 }
 
 // connect connects a plugin in memory.

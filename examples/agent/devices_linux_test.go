@@ -140,6 +140,24 @@ func (n *gadgetNode) containerNamed(pod, name string) (cri.Container, error) {
 	return pods[pod].Containers[at], nil
 }
 
+// A plugin names a CDI device, which the runtime applies from its spec file.
+func TestIntegrationDevicesOfCDI(t *testing.T) {
+	const specs = "/var/run/cdi" // where containerd looks for specs
+	n := newGadgetNode(t, "a")
+	require.NoError(t, os.MkdirAll(specs, 0o755))
+	t.Cleanup(func() { _ = os.Remove(specs) }) // fails if it has specs of others
+	spec := filepath.Join(specs, fmt.Sprintf("nodeagent-test-%d.json", os.Getpid()))
+	require.NoError(t, os.WriteFile(spec, []byte(`{"cdiVersion": "0.6.0", "kind": "example.com/gadget", "devices": [
+		{"name": "a", "containerEdits": {"env": ["FROM_CDI=yes"], "deviceNodes": [{"path": "/dev/cdi-a", "hostPath": "/dev/loop-control", "permissions": "r"}]}}]}`), 0o644))
+	t.Cleanup(func() { _ = os.Remove(spec) })
+	n.manifests.Write("gadgets.yaml", limitGadgets(podYAML("cdi", "echo has $GADGETS by CDI $FROM_CDI; (: </dev/cdi-a) && echo opened; ls /dev/gadget-a 2>/dev/null || echo no other; sleep 1000"), 1))
+	a, plugin := n.start(nil), n.startPlugin("-cdi")
+	n.awaitRunning(2*timeout, "cdi-n1")
+	n.awaitLog("cdi-n1", "main", "has a by CDI yes", "opened", "no other")
+	plugin.Kill()
+	n.drain(a)
+}
+
 // Agent and plugin are killed at random moments, in every order. No container is restarted, no device is held twice, and all devices are
 // allocatable in the end.
 func TestIntegrationDevicesSurviveKills(t *testing.T) {

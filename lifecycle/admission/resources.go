@@ -124,7 +124,9 @@ func withoutUnknown(pod *corev1.Pod, allocatable quantities) *corev1.Pod {
 // if there are none. [Check] ignores the requests for these resources. lifecycle.Options.Devices reserves them after Admit, and
 // waits for plugins that are not connected yet. Source: sanitizeNodeAllocatable in pkg/kubelet/cm/devicemanager/manager.go.
 func WithoutResources(node *corev1.Node, skip func(name corev1.ResourceName) bool) *corev1.Node {
-	isSkipped := func(name corev1.ResourceName, _ resource.Quantity) bool { return podfield.IsExtendedResource(name) && skip(name) }
+	isSkipped := func(name corev1.ResourceName, _ resource.Quantity) bool {
+		return podfield.IsExtendedResource(name) && skip(name)
+	}
 	kept := maps.Clone(node.Status.Allocatable)
 	maps.DeleteFunc(kept, isSkipped)
 	if len(kept) == len(node.Status.Allocatable) {
