@@ -31,6 +31,9 @@ import (
 	"github.com/seed81659283/nodeagent/device/poddevice"
 )
 
+// outOfOrder is the error of a plugin that fails.
+const outOfOrder = "rpc error: code = Unknown desc = out of order"
+
 // stepsPerNode is the number of random steps on one node.
 const stepsPerNode = 40
 
@@ -39,7 +42,8 @@ const stepsPerNode = 40
 // word by word, and on the config of containers. Our reader understands each checkpoint of the kubelet.
 //
 // The plugins prefer the devices with the highest IDs, because of equally good devices the kubelet takes any. Exceptions, which are documented: pods do not wait
-// after a restart, and pods are not refused after a restart.
+// after a restart, are not refused after a restart, are refused for missing devices before a plugin is asked, start containers again whose
+// plugin is gone, and run on without a resource whose plugin registers after they were admitted.
 func TestDeviceManager(t *testing.T) {
 	root, err := os.MkdirTemp("/dev/shm", "conformance") // each step writes a checkpoint and a record
 	if err != nil {
@@ -54,12 +58,12 @@ func TestDeviceManager(t *testing.T) {
 		dir := filepath.Join(root, fmt.Sprint(i))
 		synctest.Test(t, func(t *testing.T) {
 			n := newDeviceNode(t, choices(0), dir)
+			defer func() { n.stop() }()
 			for step := range stepsPerNode {
 				n.c = choices(step + 1)
 				n.step()
 				n.compare()
 			}
-			n.stop()
 		})
 		require.False(t, t.Failed(), "node %d of seed %d", i, seed)
 		require.NoError(t, os.RemoveAll(dir))
@@ -176,7 +180,7 @@ func (n *deviceNode) connect(name string) {
 	p := &bothPlugin{kubelet: &devicemanager.ConformancePlugin{Name: name, Socket: "/" + name, Prefer: prefer}}
 	p.kubelet.Response = func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
 		if n.failing[name] {
-			return nil, errors.New("rpc error: code = Unknown desc = out of order")
+			return nil, errors.New(outOfOrder)
 		}
 		return &pluginapi.ContainerAllocateResponse{Envs: map[string]string{name: strings.Join(slices.Sorted(slices.Values(ids)), ",")}}, nil
 	}
@@ -215,13 +219,13 @@ func (n *deviceNode) list(name string) {
 	require.NoError(n.t, n.plugins[name].feed.Update(ours))
 }
 
-// admit admits a random pod. A container limits one resource, so that the order of resources, which is random in the kubelet, has no effect.
+// admit admits a random pod. No limit is zero: the kubelet refuses such a pod if the resource has no healthy device. A container limits one resource, so that the order of resources, which is random in the kubelet, has no effect.
 func (n *deviceNode) admit() {
 	n.next++
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("pod", n.next)), Name: fmt.Sprint("pod", n.next), Namespace: "default"}}
 	limits := func() corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Limits: corev1.ResourceList{
-			corev1.ResourceName(deviceResources[n.c.Int(3)]): *resource.NewQuantity(int64(n.c.Int(4)), resource.DecimalSI),
+			corev1.ResourceName(deviceResources[n.c.Int(3)]): *resource.NewQuantity(int64(1+n.c.Int(3)), resource.DecimalSI),
 		}}
 	}
 	if n.c.OneIn(4) {
@@ -244,6 +248,8 @@ func (n *deviceNode) admit() {
 	switch {
 	case err == nil && reason == "":
 		n.pods = append(n.pods, pod)
+	case refused && strings.Contains(message, outOfOrder):
+		// A later container may have no devices: ours chooses the devices of all containers before it calls a plugin.
 	case !refused || refusal.Reason != reason || refusal.Message != message:
 		n.fail("kubelet: %s %s\nours:    %v", reason, message, err)
 	}
@@ -323,10 +329,16 @@ func (n *deviceNode) compare() {
 // compareConfig compares what the config of a container gets.
 func (n *deviceNode) compareConfig(pod *corev1.Pod, c *corev1.Container) {
 	theirs := map[string]string{}
-	options, err := n.kubelet.RunOptions(n.t.Context(), pod, c)
-	if err != nil {
-		return // the plugin of a pod that runs without devices has registered meanwhile, and the kubelet allocates now
+	for name, limit := range c.Resources.Limits {
+		if limit.Value() > 0 && n.ours.Allocations()[string(pod.UID)][c.Name][string(name)] == nil {
+			return // the container runs without the resource; the kubelet would allocate now
+		}
 	}
+	options, err := n.kubelet.RunOptions(n.t.Context(), pod, c)
+	if err != nil && strings.Contains(err.Error(), "endpoint not found in cache") {
+		return // the plugin has been gone for five minutes: the container cannot start again in the kubelet, but in ours
+	}
+	require.NoError(n.t, err)
 	if options != nil {
 		for _, v := range options.Envs {
 			theirs[v.Name] = v.Value

@@ -201,7 +201,7 @@ func (s *state) forget(now time.Time) (changed bool, next time.Time) {
 		if r.forget(now) {
 			changed = true
 		}
-		if due := r.stopped.Add(StopGrace); len(r.feeds) == 0 && due.After(now) && (next.IsZero() || due.Before(next)) {
+		if due := r.stopped.Add(StopGrace + 1); len(r.feeds) == 0 && due.After(now) && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}

@@ -94,9 +94,9 @@ func (r *resource) forget(now time.Time) bool {
 	return true
 }
 
-// isForgotten reports whether the resource has had no plugin for [StopGrace].
+// isForgotten reports whether the resource has had no plugin for more than [StopGrace].
 func (r *resource) isForgotten(now time.Time) bool {
-	return len(r.feeds) == 0 && now.Sub(r.stopped) >= StopGrace
+	return len(r.feeds) == 0 && now.Sub(r.stopped) > StopGrace
 }
 
 // allocatable returns the number of healthy devices: zero if no plugin is connected.

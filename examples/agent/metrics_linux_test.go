@@ -57,10 +57,13 @@ var unfedFamilies = map[string][]string{
 		"kubelet_container_requested_resizes_total", "kubelet_pod_deferred_accepted_resizes_total", "kubelet_pod_deferred_resize_duration_seconds",
 		"kubelet_pod_infeasible_resizes_total", "kubelet_pod_pending_resizes", "kubelet_pod_resize_duration_milliseconds", "kubelet_pod_level_resources_admission_total",
 	},
-	"another client": {"kubelet_pod_requests_*", "kubelet_websocket_streaming_requests_total", "kubelet_pod_watch_events_dropped_total"},
-	"a CSI driver":   {"csi_operations_seconds"},
-	"a pull":         {"kubelet_image_pull_duration_seconds"},
-	"a shutdown":     {"kubelet_graceful_shutdown_*"},
+	"another client": {
+		"kubelet_pod_requests_*", "kubelet_websocket_streaming_requests_total", "kubelet_pod_watch_events_dropped_total", "kubelet_pod_resources_endpoint_*",
+	},
+	"a device plugin": {"kubelet_device_plugin_*", "kubelet_container_aligned_compute_resources_*"},
+	"a CSI driver":    {"csi_operations_seconds"},
+	"a pull":          {"kubelet_image_pull_duration_seconds"},
+	"a shutdown":      {"kubelet_graceful_shutdown_*"},
 }
 
 // The pages of a running agent have all metric families that are listed as equal to the kubelet's, except unfedFamilies. The
