@@ -116,11 +116,10 @@ func (a *Allocator) begin(pod *Pod) (*holding, error) {
 	if len(needs) == 0 {
 		return nil, nil
 	}
-	needs, err := a.keepServed(needs, pod, foreign)
-	if err != nil {
+	h := &holding{pod: *pod}
+	if err := a.addNeeds(h, needs, foreign); err != nil {
 		return nil, err
 	}
-	h := &holding{pod: *pod, needs: needs}
 	if err := a.state.choose(h, 0, nil); err != nil {
 		return nil, err
 	}
@@ -139,9 +138,9 @@ func (a *Allocator) findForeign(needs []need) map[string]bool {
 	return foreign
 }
 
-// keepServed returns those needs of a pod whose resources have a plugin. A pod that needs a resource whose plugin may come soon gets
+// addNeeds adds needs to a pod, except those for resources that it runs without. A pod that needs a resource whose plugin may come soon gets
 // a [*WaitError]. The caller holds a.mu.
-func (a *Allocator) keepServed(needs []need, pod *Pod, foreign map[string]bool) (served []need, err error) {
+func (a *Allocator) addNeeds(h *holding, needs []need, foreign map[string]bool) error {
 	now := time.Now()
 	for _, n := range needs {
 		wait, skip := a.findPlugin(n.resource, now, foreign[n.resource])
@@ -152,14 +151,19 @@ func (a *Allocator) keepServed(needs []need, pod *Pod, foreign map[string]bool) 
 			if a.waiting[n.resource] == nil {
 				a.waiting[n.resource] = map[string]bool{}
 			}
-			a.waiting[n.resource][pod.UID] = true
-			return nil, &WaitError{Resource: n.resource, Until: wait}
-		case a.state.resources[n.resource] == nil || a.state.resources[n.resource].isForgotten(now):
-			return nil, refuse(fmt.Errorf("cannot allocate unregistered device %s", n.resource))
+			a.waiting[n.resource][h.pod.UID] = true
+			return &WaitError{Resource: n.resource, Until: wait}
 		}
-		served = append(served, n)
+		n.unregistered = !a.isRegistered(n.resource, now)
+		h.needs = append(h.needs, n)
 	}
-	return served, nil
+	return nil
+}
+
+// isRegistered reports whether a plugin is registered for a resource, or was until less than [StopGrace] ago. The caller holds a.mu.
+func (a *Allocator) isRegistered(resource string, now time.Time) bool {
+	r := a.state.resources[resource]
+	return r != nil && r.registered && !r.isForgotten(now)
 }
 
 // findPlugin returns until when pods wait for the plugin of a resource, or zero. skip is true if pods run without the resource.

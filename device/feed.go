@@ -71,7 +71,8 @@ func (r *resource) remember(socket string, options PluginOptions) bool {
 	if at := slices.Index(r.sockets, socket); at >= 0 && at == len(r.sockets)-1 && r.options == options && r.registered {
 		return false
 	}
-	r.registered, r.options = true, options
+	r.register()
+	r.options = options
 	if socket != "" {
 		r.sockets = append(slices.DeleteFunc(r.sockets, func(s string) bool { return s == socket }), socket)
 		r.sockets = r.sockets[max(0, len(r.sockets)-maxFeeds):]

@@ -38,6 +38,8 @@ type need struct {
 	container int // index in Pod.Containers
 	resource  string
 	count     int
+
+	unregistered bool // no plugin is registered for the resource
 }
 
 // needs returns what the containers need, in the order of the containers and of the names of the resources.

@@ -138,7 +138,7 @@ func (a *Allocator) loadPrevious() error {
 	}
 	now := time.Now()
 	for _, name := range previous.Resources {
-		a.resource(name, now).registered = true
+		a.resource(name, now).register()
 	}
 	byPod := map[string][]Claim{}
 	for _, c := range previous.Claims {
@@ -197,7 +197,8 @@ func (a *Allocator) restore(rec *record) error {
 	now := time.Now()
 	for _, r := range rec.Resources {
 		known := a.resource(r.Name, now)
-		known.registered, known.sockets, known.options.PreStart = true, r.Sockets, r.PreStart
+		known.register()
+		known.sockets, known.options.PreStart = r.Sockets, r.PreStart
 	}
 	for _, p := range rec.Pods {
 		h := &holding{pod: Pod{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, complete: true}

@@ -4,6 +4,7 @@
 package device
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -88,6 +89,9 @@ func (s *state) choose(h *holding, fixed int, preferred []string) error {
 
 // pick adds the claim for one need.
 func (s *state) pick(h *holding, n need, hint Mask, preferred []string) error {
+	if n.unregistered {
+		return refuse(fmt.Errorf("cannot allocate unregistered device %s", n.resource))
+	}
 	r := s.resources[n.resource]
 	choice, err := Pick(r.pool(), Request{
 		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusable(n), Nodes: hint,
@@ -124,7 +128,7 @@ func (s *state) hint(h *holding, at int) (Mask, error) {
 		} else {
 			break
 		}
-		if asked[n.resource] {
+		if asked[n.resource] || n.unregistered {
 			continue
 		}
 		asked[n.resource] = true

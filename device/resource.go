@@ -39,7 +39,8 @@ type resource struct {
 	waiting time.Time      // until when pods wait for the first list; zero: a plugin has listed
 	inUse   map[string]bool
 
-	registered bool          // a plugin was connected, now or according to the record
+	registered bool          // a plugin was connected, now or according to the record; false again when it is forgotten
+	reported   bool          // was registered in this process: the Node has the resource
 	options    PluginOptions // of the last connected plugin
 	sockets    []string      // of the last connected plugins, the newest last
 }
@@ -86,7 +87,7 @@ func (r *resource) deviceIDs() map[string]bool {
 
 // forget drops the devices of a plugin that did not come back in time. It reports whether anything has changed.
 func (r *resource) forget(now time.Time) bool {
-	if !r.isForgotten(now) || len(r.devices) == 0 && r.waiting.IsZero() {
+	if !r.isForgotten(now) || !r.registered && len(r.devices) == 0 && r.waiting.IsZero() {
 		return false
 	}
 	r.devices, r.index, r.waiting = nil, map[string]int{}, time.Time{}
@@ -131,6 +132,9 @@ func (r *resource) device(id string) Device {
 	}
 	return Device{ID: id}
 }
+
+// register records that a plugin was connected.
+func (r *resource) register() { r.registered, r.reported = true, true }
 
 // pool returns the devices for [Pick] and [Hints], all unhealthy if no plugin is connected. It is valid until the state changes.
 func (r *resource) pool() *Pool {

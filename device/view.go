@@ -18,6 +18,9 @@ func (a *Allocator) Resources() []Resource {
 	list := make([]Resource, 0, len(a.state.resources))
 	for _, name := range slices.Sorted(maps.Keys(a.state.resources)) {
 		r := a.state.resources[name]
+		if !r.reported {
+			continue // only a record or an annotation names it
+		}
 		entry := Resource{Name: name, Removed: r.isForgotten(now)}
 		if !entry.Removed {
 			entry.Capacity, entry.Allocatable = len(r.devices), r.allocatable()

@@ -29,7 +29,7 @@ func endScenarios() []podScenario {
 			name: "active deadline expires",
 			pod: func(h *host) *corev1.Pod {
 				pod := h.newPod(h.sh("main", exitOnTerm+"echo up; "+sleepForever))
-				pod.Spec.ActiveDeadlineSeconds = new(int64(8))
+				pod.Spec.ActiveDeadlineSeconds = new(int64(20))
 				return pod
 			},
 			end:    "Failed, DeadlineExceeded, main: exited 0",

@@ -111,6 +111,7 @@ func TestContainerConfigHasDevices(t *testing.T) {
 		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}}}
 		n.set(pod)
 		time.Sleep(5 * time.Second)
+		synctest.Wait() // the runtime has written configs
 
 		initial := configs["init"]
 		require.Equal(t, []string{"example.com/gpu=0", "example.com/nic=0"}, initial.CDIDevices)
