@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/device/devicetest"
 	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // A pod gets a device of a plugin in memory. Package lifecycle makes these calls for each pod, if Options.Devices is set.
@@ -42,4 +43,38 @@ func ExampleNew() {
 	// <nil> <nil>
 	// gpu0 <nil>
 	// Healthy
+}
+
+// A pod is evicted when its device becomes unhealthy, so that its controller replaces it. *lifecycle.Reconciler has the method Evict.
+func ExampleOptions() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	evicted := make(chan podstatus.Eviction)
+	devices, err := poddevice.New(poddevice.Options{Evict: func(_ context.Context, _ string, e podstatus.Eviction) error {
+		evicted <- e
+		return nil
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go func() { _ = devices.Run(ctx) }()
+	plugin := devicetest.NewPlugin(devicetest.Options{Devices: []device.Device{{ID: "gpu0", Healthy: true}}})
+	feed, _ := devices.Allocator().Connect("example.com/gpu", "", plugin)
+	_ = plugin.Attach(feed)
+
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}}}
+	pod.UID, pod.Name, pod.Namespace = "1234", "trainer", "default"
+	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
+	needs, err := poddevice.FromPod(pod)
+	fmt.Println(needs.Containers[0].Limits, err)
+	fmt.Println(devices.Reserve(ctx, pod), devices.Allocator().Manages("example.com/gpu"))
+
+	_ = plugin.SetHealth("gpu0", false)
+	e := <-evicted
+	fmt.Println(e.Reason == poddevice.ReasonUnhealthyDevice, e.Message)
+	// Output:
+	// map[example.com/gpu:1] <nil>
+	// <nil> true
+	// true Device gpu0 of resource example.com/gpu of container main is unhealthy
 }
