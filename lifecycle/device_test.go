@@ -229,7 +229,7 @@ func TestHungReserveDelaysItsPodOnly(t *testing.T) {
 	})
 }
 
-// A restarted agent reserves the devices of running containers, and neither restarts nor rejects them, whatever Reserve returns.
+// A restarted agent reserves the devices of running containers. It neither restarts nor rejects them, also after an error.
 func TestAgentRestartReservesDevicesOfRunningPod(t *testing.T) {
 	for name, fault := range map[string]error{
 		"reserved": nil, "no plugin": errors.New("no plugin"), "rejection": &podstatus.Rejection{Message: "no devices"},
@@ -320,8 +320,8 @@ func TestDevicesOfCompletedPodReleasedBeforeHook(t *testing.T) {
 	})
 }
 
-// The devices of a deleted pod are released once its containers have exited, also if its volumes cannot be released, and those of
-// an orphaned pod by a restarted agent.
+// The devices of a deleted pod are released once its containers have exited, also if its volumes cannot be released. A restarted
+// agent releases the devices of an orphaned pod.
 func TestDevicesReleasedAfterDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := critest.New(critest.Options{Script: func(*cri.ContainerConfig) critest.Script { return critest.ExitAfterStop(3*time.Second, 0) }})

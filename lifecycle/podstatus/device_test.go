@@ -20,7 +20,7 @@ func healthOf(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
 	return []corev1.ResourceStatus{{Name: "example.com/gpu", Resources: []corev1.ResourceHealth{{ResourceID: "gpu0", Health: health}}}}
 }
 
-// The reserved devices of regular and init containers are in the status, whatever the state of the container.
+// The reserved devices of regular and init containers are in the status in each state of the container.
 func TestOfHasDevicesOfContainers(t *testing.T) {
 	pod := webPod()
 	pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("side"), podtest.Init("init")}
