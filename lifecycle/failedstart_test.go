@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,5 +142,36 @@ func TestStatusEchoKeepsBackOff(t *testing.T) {
 			n.set(pod)
 		}
 		assert.LessOrEqual(t, attempts, 10, "attempts have a back-off of 1, 2, 4, 8 and then 10 s")
+	})
+}
+
+// After a failed sync whose result cannot be observed, the status is not that from before a container has exited.
+func TestStatusKeepsExitAfterFailedSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{Script: critest.ByName(map[string]critest.Script{
+			"first": critest.ExitAfterStop(time.Second, 0), "second": critest.IgnoreTERM(),
+		})})
+		var fails atomic.Bool
+		via := &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: rt}, Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+			if fails.Load() && (op == "StopPodSandbox" || op == "ContainerStatus") {
+				return errors.New("no such file")
+			}
+			return call(ctx)
+		}}
+		n := startAgent(t, rt, via, lifecycle.Options{})
+		pod := podtest.Pod("a", "first", "second")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.set(pod)
+		time.Sleep(time.Second)
+		go func() { _ = n.reconciler.Evict(t.Context(), "uid-a", lowOnMemory(5*time.Second)) }()
+		time.Sleep(3 * time.Second)
+		n.requireStatus("a", "Running, first: exited 0, second: ready")
+		fails.Store(true)
+		time.Sleep(3 * time.Second)
+		require.Contains(t, n.errors(), "no such file")
+		n.requireStatus("a", "Running, first: exited 0, second: ready")
+		fails.Store(false)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Failed, Evicted, first: exited 0, second: exited 137")
 	})
 }

@@ -25,6 +25,7 @@ type publication struct {
 	status        *corev1.PodStatus // the last computed status; nil: nothing was published yet
 	previousAgent *corev1.PodStatus // the last status that the previous agent process published, if the record of the pod is cleared; nil: none
 	phase         corev1.PodPhase   // the last published phase: a terminal phase is deferred until no container runs
+	observed      cri.Pod           // the observation from which the last published status was computed
 	probed        probeInput        // the pod as last passed to Options.Probes
 	starting      bool              // containers are being started: the pod does not terminate
 	replaced      []cri.Container   // containers that are being stopped for a replacement, until the next observation; see podview.HideReplacement
@@ -97,7 +98,7 @@ func (w *worker) publishStatus(pod *corev1.Pod, observed cri.Pod, st *corev1.Pod
 	// The record and the hook get a terminal phase only once no container of the pod runs.
 	shown := podstatus.DeferTerminalPhase(pod, observed, *st, cmp.Or(p.phase, previous.Phase))
 	same := p.status != nil && p.phase == shown.Phase && reflect.DeepEqual(*p.status, *st)
-	p.status, p.phase = st, shown.Phase
+	p.status, p.phase, p.observed = st, shown.Phase, observed
 	if now := (probeInput{pod, deleted}); !same || now != p.probed {
 		w.syncProbes(pod, st, deleted)
 		p.probed = now

@@ -21,8 +21,11 @@ import (
 // set, the next sync is not later.
 func (w *worker) publishAfterError(ctx context.Context, pod *corev1.Pod, observed cri.Pod, deleted bool, due time.Time, err error) time.Duration {
 	newest, unread := w.readAfterActions(ctx)
-	if unread == nil {
+	switch {
+	case unread == nil:
 		observed = newest // the observation of the plan may be older than the last published status
+	case w.published.status != nil:
+		observed = w.published.observed
 	}
 	w.decideResize(pod, observed, deleted)
 	w.published.starting = false   // no start is in progress

@@ -54,7 +54,7 @@ func HideLateSuccessors(pod *corev1.Pod, observed cri.Pod, published *corev1.Pod
 }
 
 // isTerminatedForGood reports whether the published status lists this exited container as terminated and the agent will not
-// restart it. It returns false for init containers.
+// restart it, such as an init container that has completed in its sandbox. It returns false for sidecars.
 func isTerminatedForGood(pod *corev1.Pod, container *cri.Container, published *corev1.PodStatus) bool {
 	isTerminated := func(st corev1.ContainerStatus) bool {
 		return st.Name == container.Name && st.State.Terminated != nil && strings.HasSuffix(st.ContainerID, container.ID)
@@ -62,6 +62,13 @@ func isTerminatedForGood(pod *corev1.Pod, container *cri.Container, published *c
 	for i := range pod.Spec.Containers {
 		if spec := &pod.Spec.Containers[i]; spec.Name == container.Name {
 			return !ShouldRestart(&pod.Spec, spec, container.ExitCode) && slices.ContainsFunc(published.ContainerStatuses, isTerminated)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if spec := &pod.Spec.InitContainers[i]; spec.Name == container.Name {
+			sidecar := spec.RestartPolicy != nil && *spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			completed := container.ExitCode == 0 && container.Reason != "OOMKilled" // as package plan decides
+			return !sidecar && completed && slices.ContainsFunc(published.InitContainerStatuses, isTerminated)
 		}
 	}
 	return false

@@ -85,3 +85,31 @@ func TestHideLateSuccessors(t *testing.T) {
 		assert.Len(t, observed.Containers, 2, name)
 	}
 }
+
+// A successor of a completed init container is hidden whatever the restart policy of the pod.
+func TestHideLateSuccessorsOfInitContainer(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	terminated := corev1.ContainerStatus{Name: "a", ContainerID: "containerd://a0", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}
+	for name, test := range map[string]struct {
+		policy *corev1.ContainerRestartPolicy
+		exited cri.Container
+		hidden bool
+	}{
+		"completed":           {nil, cri.Container{}, true},
+		"failed":              {nil, cri.Container{ExitCode: 1}, false},
+		"out of memory":       {nil, cri.Container{Reason: "OOMKilled"}, false},
+		"sidecar has exited":  {&always, cri.Container{}, false},
+		"exit not published":  {nil, cri.Container{ID: "b0"}, false},
+		"other restart count": {nil, cri.Container{Attempt: 2}, false},
+	} {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyAlways, InitContainers: []corev1.Container{{Name: "a", RestartPolicy: test.policy}}}}
+		exited := test.exited
+		exited.Name, exited.SandboxID, exited.State = "a", "s", cri.ContainerExited
+		if exited.ID == "" {
+			exited.ID = "a0"
+		}
+		observed := cri.Pod{Containers: []cri.Container{exited, {ID: "a1", Name: "a", SandboxID: "s", Attempt: 1, State: cri.ContainerCreated}}}
+		got := podview.HideLateSuccessors(pod, observed, &corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{terminated}})
+		assert.Equal(t, test.hidden, len(got.Containers) == 1, name)
+	}
+}
