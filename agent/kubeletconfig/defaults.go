@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/nodestatus"
@@ -42,6 +43,9 @@ func (c *Configuration) SetDefaults(d Defaults) {
 
 	setDefault(&c.CgroupRoot, "/")
 	setPointer(&c.CgroupsPerQOS, d.RemoteRuntime)
+
+	setDefault(&c.TopologyManagerPolicy, device.None.String())
+	setDefault(&c.TopologyManagerScope, "container")
 
 	images := gc.DefaultImagePolicy()
 	setPointer(&c.MaxParallelImagePulls, 5)
