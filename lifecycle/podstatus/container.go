@@ -161,17 +161,12 @@ func isStatusOf(status *corev1.ContainerStatus, container *cri.Container) bool {
 	return ok && (id == "" || strings.HasSuffix(id, "://"))
 }
 
-// isPredecessor reports whether the container instance ran before the last instance in status, which has terminated.
+// isPredecessor reports whether the container instance ran immediately before the instance in status, which has terminated.
 func isPredecessor(status *corev1.ContainerStatus, container *cri.Container) bool {
-	if status == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
+	if status == nil || status.State.Terminated == nil || status.LastTerminationState.Terminated == nil || isStatusOf(status, container) {
 		return false
 	}
-	last := status.LastTerminationState.Terminated
-	if status.State.Waiting != nil { // for a restart: the last state is that of the last instance
-		// A clock may go back, and a runtime may lose attempts, but hardly both.
-		return container.State == cri.ContainerExited && int64(container.Attempt) < int64(status.RestartCount) && container.StartedAt.Before(last.StartedAt.Time)
-	}
-	return status.State.Terminated != nil && isStatusOf(&corev1.ContainerStatus{ContainerID: last.ContainerID}, container)
+	return isStatusOf(&corev1.ContainerStatus{ContainerID: status.LastTerminationState.Terminated.ContainerID}, container)
 }
 
 // restartCount returns the restart count of a container, which never decreases.

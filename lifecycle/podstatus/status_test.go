@@ -155,35 +155,6 @@ func TestOfTerminatedInstanceKeptWhilePredecessorExists(t *testing.T) {
 	}
 }
 
-// While a container waits for its restart, its last instance is removed before that instance's predecessor. The status does not go back to the
-// predecessor, until the next instance exists.
-func TestOfWaitingContainerKeepsRemovedInstance(t *testing.T) {
-	first, second, third := life(0, cri.ContainerExited), life(1, cri.ContainerExited), life(2, cri.ContainerRunning)
-	for i, c := range []*cri.Container{&first, &second, &third} {
-		c.StartedAt = epoch.Add(time.Duration(i) * time.Minute)
-	}
-	second.ExitCode = 137
-	in := podstatus.Input{Now: epoch, RuntimeName: "containerd", Waiting: map[string]podstatus.Waiting{"web": {Reason: "CreateContainerError"}}}
-	before := podstatus.Of(webPod(), observed(second, first), in)
-	require.Equal(t, "CreateContainerError", before.ContainerStatuses[0].State.Waiting.Reason)
-	require.Equal(t, int32(137), before.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
-	for range 2 {
-		in.Previous = &before
-		now := podstatus.Of(webPod(), observed(first), in)
-		require.Equal(t, before.ContainerStatuses[0].State, now.ContainerStatuses[0].State)
-		require.Equal(t, before.ContainerStatuses[0].LastTerminationState, now.ContainerStatuses[0].LastTerminationState)
-		require.Equal(t, int32(1), now.ContainerStatuses[0].RestartCount)
-		require.Empty(t, now.ContainerStatuses[0].ContainerID)
-		before = now
-	}
-
-	in.Waiting = nil
-	now := podstatus.Of(webPod(), observed(third, first), in)
-	require.Equal(t, "containerd://w2", now.ContainerStatuses[0].ContainerID)
-	require.NotNil(t, now.ContainerStatuses[0].State.Running)
-	require.Equal(t, int32(2), now.ContainerStatuses[0].RestartCount)
-}
-
 // A deleted pod starts no container: the exit of the last instance is kept, although the next instance was created.
 func TestOfDeletedPodIgnoresCreatedSuccessor(t *testing.T) {
 	in := podstatus.Input{Now: epoch, RuntimeName: "containerd", Deleted: true}
