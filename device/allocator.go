@@ -5,6 +5,7 @@ package device
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,7 @@ type Allocator struct {
 	state   state
 	lost    bool                       // the record was missing or damaged at the start
 	unread  bool                       // Options.Running is not read yet
+	early   map[string]bool            // UIDs of pods that Reserve turned away because of unread
 	unsaved bool                       // a release is not in the record
 	waiting map[string]map[string]bool // UIDs of pods that wait for the plugin of a resource
 
@@ -41,7 +43,7 @@ func New(opts Options) (*Allocator, error) {
 		return nil, err
 	}
 	a := &Allocator{
-		opts: opts, started: time.Now(), wake: make(chan struct{}, 1), waiting: map[string]map[string]bool{},
+		opts: opts, started: time.Now(), wake: make(chan struct{}, 1), waiting: map[string]map[string]bool{}, early: map[string]bool{},
 		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, topology: opts.Topology},
 	}
 	if err := a.load(); err != nil {
@@ -61,8 +63,8 @@ func New(opts Options) (*Allocator, error) {
 func (a *Allocator) Reserve(ctx context.Context, pod Pod) (err error) {
 	begin := time.Now()
 	h, err := a.begin(&pod)
-	if h == nil && err == nil {
-		return nil
+	if _, refused := errors.AsType[*Refusal](err); h == nil && !refused {
+		return err // nil, or the pod waits
 	}
 	if err == nil {
 		if err = a.askPlugins(ctx, h); err != nil {
@@ -101,10 +103,14 @@ func (a *Allocator) begin(pod *Pod) (*holding, error) {
 		return nil, err
 	}
 	needs := pod.needs()
+	if len(needs) == 0 {
+		return nil, nil
+	}
 	foreign := a.findForeign(needs)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.unread {
+		a.early[pod.UID] = true
 		return nil, fmt.Errorf("reserve devices of pod %s/%s: the containers of the runtime are not read yet, which say who holds devices", pod.Namespace, pod.Name)
 	}
 	if h := a.state.pods[pod.UID]; h != nil {
@@ -113,14 +119,11 @@ func (a *Allocator) begin(pod *Pod) (*holding, error) {
 		}
 		return nil, h.checkUnchanged(pod)
 	}
-	if len(needs) == 0 {
-		return nil, nil
-	}
 	h := &holding{pod: *pod}
 	if err := a.addNeeds(h, needs, foreign); err != nil {
 		return nil, err
 	}
-	if err := a.state.choose(h, 0, nil); err != nil {
+	if err := a.state.chooseDevices(h, 0, nil); err != nil {
 		return nil, err
 	}
 	a.state.pods[pod.UID] = h
@@ -170,17 +173,18 @@ func (a *Allocator) isRegistered(resource string, now time.Time) bool {
 // The caller holds a.mu.
 func (a *Allocator) findPlugin(resource string, now time.Time, foreign bool) (wait time.Time, skip bool) {
 	r := a.state.resources[resource]
-	if r != nil && !r.isForgotten(now) {
+	if a.isRegistered(resource, now) {
 		if wait = r.waiting; !now.Before(wait) || a.opts.Kubelet.NoWait {
 			wait = time.Time{}
 		}
 		return wait, false
 	}
-	foreign = foreign && r == nil
+	isHeld, wasRegistered := r != nil && len(r.inUse) > 0, r != nil && r.reported
+	foreign = foreign && !isHeld && !wasRegistered
 	switch end := a.started.Add(StopGrace); {
-	case a.opts.Kubelet.RunWithout && (r == nil || len(r.inUse) == 0), foreign && !a.lost:
+	case a.opts.Kubelet.RunWithout && !isHeld, foreign && !a.lost:
 		return time.Time{}, true
-	case r == nil && now.Before(end) && !a.opts.Kubelet.NoWait:
+	case !wasRegistered && now.Before(end) && !a.opts.Kubelet.NoWait:
 		return end, false
 	}
 	return time.Time{}, foreign
@@ -193,7 +197,7 @@ func (h *holding) checkUnchanged(pod *Pod) error {
 		name := h.pod.Containers[c.container].Name
 		at := slices.IndexFunc(pod.Containers, func(c Container) bool { return c.Name == name })
 		if at >= 0 && pod.Containers[at].Limits[c.resource] != len(c.devices) {
-			return refuse(fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", pod.UID, name, c.resource,
+			return newRefusal(fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", pod.UID, name, c.resource,
 				len(c.devices), pod.Containers[at].Limits[c.resource]))
 		}
 	}
@@ -204,7 +208,7 @@ func (h *holding) checkUnchanged(pod *Pod) error {
 func (a *Allocator) abandon(h *holding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.state.unmark(h)
+	a.state.markFree(h)
 	if a.state.pods[h.pod.UID] == h {
 		delete(a.state.pods, h.pod.UID)
 	}
@@ -237,7 +241,7 @@ func (a *Allocator) Release(uid string) error {
 
 // removePod frees the devices of a pod. The caller holds a.mu, and saves the record.
 func (a *Allocator) removePod(h *holding) {
-	a.state.unmark(h)
+	a.state.markFree(h)
 	delete(a.state.pods, h.pod.UID)
 	a.unsaved, a.allocations = true, nil
 }

@@ -30,7 +30,7 @@ func (a *Allocator) askPlugins(ctx context.Context, h *holding) error {
 		a.mu.Unlock()
 	}
 	if err := a.checkConflicts(h); err != nil {
-		return refuse(err)
+		return newRefusal(err)
 	}
 	a.setComplete(h, true)
 	if err := a.save(); err != nil {
@@ -50,12 +50,9 @@ func (a *Allocator) setComplete(h *holding, complete bool) {
 // them meanwhile. Then it asks again.
 func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error {
 	for range maxAsks {
-		a.mu.Lock()
-		c := h.claims[at]
-		f := a.state.resources[c.resource].newest()
-		a.mu.Unlock()
-		if f == nil || len(c.choice.Open) == 0 || !f.plugin.Options().Preferred {
-			return nil // without a plugin, Allocate fails
+		c, f, err := a.findAsked(h, at)
+		if err != nil || f == nil {
+			return err
 		}
 		limited, cancel := context.WithTimeout(ctx, a.opts.Timeouts.Preferred)
 		ids, err := f.plugin.Preferred(limited, c.choice.Open, c.choice.Chosen, c.count)
@@ -65,7 +62,7 @@ func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error 
 			return err
 		}
 		a.mu.Lock()
-		err = a.state.choose(h, at, ids)
+		err = a.state.chooseDevices(h, at, &answer{preferred: ids})
 		taken := err == nil && !containsAll(h.claims[at].ids(), keepOpen(ids, c.choice))
 		a.mu.Unlock()
 		if err != nil || !taken {
@@ -73,6 +70,24 @@ func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error 
 		}
 	}
 	return nil
+}
+
+// findAsked returns the claim at position at, and the plugin that is asked which devices it prefers, or nil. The claim is chosen first if guesses for earlier
+// needs left too few devices, and their plugins have gone meanwhile.
+func (a *Allocator) findAsked(h *holding, at int) (claim, *feed, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at >= len(h.claims) {
+		if err := a.state.chooseDevices(h, len(h.claims), nil); err != nil {
+			return claim{}, nil, err
+		}
+	}
+	c := h.claims[at]
+	r := a.state.resources[c.resource]
+	if !r.isAsked(&c.choice) {
+		return c, nil, nil // without a plugin, Allocate fails
+	}
+	return c, r.newest(), nil
 }
 
 // keepOpen returns the preferred IDs that [Choice.Complete] uses.
@@ -96,7 +111,7 @@ func (h *holding) callError(ctx context.Context, call, resource string, err erro
 	case ctx.Err() != nil:
 		return fmt.Errorf("reserve devices of pod %s/%s: the plugin of resource %s did not answer %s in time: %w", h.pod.Namespace, h.pod.Name, resource, call, err)
 	}
-	return refuse(err)
+	return newRefusal(err)
 }
 
 // allocate calls Allocate for the claim of a pod at position at.

@@ -27,14 +27,14 @@ func (r *Refusal) Error() string { return r.Reason + ": " + r.Message }
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// refuse returns the refusal for an error of an allocation. Source: GetPodAdmitResult in pkg/kubelet/cm/admission/errors.go.
-func refuse(err error) error {
+// newRefusal returns the refusal for an error of an allocation. Source: GetPodAdmitResult in pkg/kubelet/cm/admission/errors.go.
+func newRefusal(err error) error {
 	return &Refusal{Reason: ReasonUnexpectedAdmissionError, Message: fmt.Sprintf("Allocate failed due to %v, which is unexpected", err), Err: err}
 }
 
-// refuseTopology returns the refusal for a pod that the topology policy does not admit. Source: TopologyAffinityError in
+// newTopologyRefusal returns the refusal for a pod that the topology policy does not admit. Source: TopologyAffinityError in
 // pkg/kubelet/cm/topologymanager/topology_manager.go.
-func refuseTopology() error {
+func newTopologyRefusal() error {
 	return &Refusal{Reason: ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality"}
 }
 

@@ -22,10 +22,11 @@ const (
 
 // feed is a connected plugin.
 type feed struct {
-	a      *Allocator
-	name   string // of the resource
-	plugin Plugin
-	socket string
+	a       *Allocator
+	name    string // of the resource
+	plugin  Plugin
+	options PluginOptions
+	socket  string
 }
 
 // Connect adds a plugin that was registered for a resource. Its devices count as soon as it lists them; of several plugins for one resource
@@ -35,6 +36,7 @@ func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
 	if p == nil || !strings.Contains(name, "/") {
 		return nil, fmt.Errorf("connect device plugin for resource %q: the plugin is nil, or the name has no slash", name)
 	}
+	options := p.Options()
 	a.mu.Lock()
 	r := a.state.resources[name]
 	if r == nil {
@@ -54,9 +56,9 @@ func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
 		// The last list is out of date, or there was none: pods wait for the first list.
 		r.waiting = time.Now().Add(StopGrace)
 	}
-	f := &feed{a: a, name: name, plugin: p, socket: socket}
+	f := &feed{a: a, name: name, plugin: p, options: options, socket: socket}
 	r.feeds = append(r.feeds, f)
-	changed := r.remember(socket, p.Options())
+	changed := r.remember(socket, options)
 	a.mu.Unlock()
 	if changed {
 		if err := a.save(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -97,6 +98,9 @@ func (a *Allocator) load() error {
 		a.lost = true
 		return a.loadPrevious()
 	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("device: create the directory of the record: %w", err)
+	}
 	if err := atomicfile.Clean(path); err != nil {
 		return fmt.Errorf("device: clean up beside the record: %w", err)
 	}
@@ -138,7 +142,7 @@ func (a *Allocator) loadPrevious() error {
 	}
 	now := time.Now()
 	for _, name := range previous.Resources {
-		a.resource(name, now).register()
+		a.addResource(name, now).register()
 	}
 	byPod := map[string][]Claim{}
 	for _, c := range previous.Claims {
@@ -156,8 +160,8 @@ func (a *Allocator) loadPrevious() error {
 	return nil
 }
 
-// resource returns the resource of this name, and adds it without plugin if it is new.
-func (a *Allocator) resource(name string, now time.Time) *resource {
+// addResource returns the resource of this name, and adds it without plugin if it is new.
+func (a *Allocator) addResource(name string, now time.Time) *resource {
 	if a.state.resources[name] == nil {
 		a.state.resources[name] = newResource(name, now)
 	}
@@ -180,14 +184,14 @@ func (h *holding) addClaim(c Claim, kind ContainerKind) {
 // adopt adds a restored pod. An error names a device that another pod holds too, or an invalid claim; the pod is added nevertheless.
 func (a *Allocator) adopt(h *holding, now time.Time) (err error) {
 	for i := range h.claims {
-		r := a.resource(h.claims[i].resource, now)
+		r := a.addResource(h.claims[i].resource, now)
 		for _, d := range h.claims[i].devices {
 			if r.inUse[d.ID] && err == nil {
 				err = fmt.Errorf("device %q of resource %s is held by another pod or container, too", d.ID, r.name)
 			}
 		}
 	}
-	a.state.mark(h.claims)
+	a.state.markInUse(h.claims)
 	a.state.pods[h.pod.UID] = h
 	return err
 }
@@ -196,7 +200,7 @@ func (a *Allocator) adopt(h *holding, now time.Time) (err error) {
 func (a *Allocator) restore(rec *record) error {
 	now := time.Now()
 	for _, r := range rec.Resources {
-		known := a.resource(r.Name, now)
+		known := a.addResource(r.Name, now)
 		known.register()
 		known.sockets, known.options.PreStart = r.Sockets, r.PreStart
 	}

@@ -37,7 +37,7 @@ func (c *claim) ids() []string {
 type holding struct {
 	pod      Pod
 	needs    []need
-	claims   []claim // of needs, in the same order; shorter only within [state.choose]
+	claims   []claim // of needs, in the same order; shorter while a plugin is asked for preferences
 	complete bool    // the plugins have answered, and the answers are recorded
 }
 
@@ -65,24 +65,40 @@ type state struct {
 	topology  Topology
 }
 
-// choose chooses devices for all needs of a pod after the first fixed ones, whose devices stay. preferred are the IDs that the plugin prefers
-// for the first of the chosen needs. All devices of the pod are in use afterwards, or after an error, none.
-func (s *state) choose(h *holding, fixed int, preferred []string) error {
-	s.unmark(h)
+// answer is the answer of a plugin to GetPreferredAllocation.
+type answer struct{ preferred []string }
+
+// chooseDevices chooses devices for all needs of a pod after the first fixed ones, whose devices stay. first is the plugin's answer for the first of
+// the chosen needs; nil: the plugin was not asked. All devices of the pod are in use afterwards, or after an error, none.
+//
+// Devices for which a plugin will be asked are a guess. If the guess leaves too few devices for a later need, chooseDevices stops before that need,
+// because other devices may leave enough. It is called again with the answer.
+func (s *state) chooseDevices(h *holding, fixed int, first *answer) error {
+	s.markFree(h)
 	h.claims = h.claims[:fixed]
-	s.mark(h.claims)
+	s.markInUse(h.claims)
+	guessed := false
 	for i := fixed; i < len(h.needs); i++ {
 		n := h.needs[i]
-		hint, err := s.hint(h, i)
+		var preferred []string
+		if first != nil && i == fixed {
+			preferred = first.preferred
+		}
+		hint, err := s.mergeHints(h, i)
 		if err == nil {
 			err = s.pick(h, n, hint, preferred)
 		}
+		if err != nil && guessed {
+			return nil
+		}
 		if err != nil {
-			s.unmark(h)
+			s.markFree(h)
 			h.claims = nil
 			return err
 		}
-		preferred = nil
+		if isAnswered := first != nil && i == fixed; !isAnswered && s.resources[n.resource].isAsked(&h.claims[i].choice) {
+			guessed = true
+		}
 	}
 	return nil
 }
@@ -90,14 +106,14 @@ func (s *state) choose(h *holding, fixed int, preferred []string) error {
 // pick adds the claim for one need.
 func (s *state) pick(h *holding, n need, hint Mask, preferred []string) error {
 	if n.unregistered {
-		return refuse(fmt.Errorf("cannot allocate unregistered device %s", n.resource))
+		return newRefusal(fmt.Errorf("cannot allocate unregistered device %s", n.resource))
 	}
 	r := s.resources[n.resource]
-	choice, err := Pick(r.pool(), Request{
+	choice, err := Pick(r.asPool(), Request{
 		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusable(n), Nodes: hint,
 	})
 	if err != nil {
-		return refuse(err)
+		return newRefusal(err)
 	}
 	c := claim{need: n, hint: hint, choice: choice}
 	for _, id := range choice.Complete(preferred) {
@@ -105,12 +121,12 @@ func (s *state) pick(h *holding, n need, hint Mask, preferred []string) error {
 		c.devices = append(c.devices, Device{ID: d.ID, Nodes: d.Nodes})
 	}
 	h.claims = append(h.claims, c)
-	s.mark(h.claims[len(h.claims)-1:])
+	s.markInUse(h.claims[len(h.claims)-1:])
 	return nil
 }
 
-// hint returns the NUMA nodes for the need at position at: those of the pod or of its container.
-func (s *state) hint(h *holding, at int) (Mask, error) {
+// mergeHints returns the NUMA nodes for the need at position at: those of the pod or of its container.
+func (s *state) mergeHints(h *holding, at int) (Mask, error) {
 	if s.topology.Policy == None {
 		return 0, nil
 	}
@@ -132,21 +148,21 @@ func (s *state) hint(h *holding, at int) (Mask, error) {
 			continue
 		}
 		asked[n.resource] = true
-		list, err := Hints(s.resources[n.resource].pool(), request, s.topology.Machine)
+		list, err := Hints(s.resources[n.resource].asPool(), request, s.topology.Machine)
 		if err != nil {
-			return 0, refuse(err)
+			return 0, newRefusal(err)
 		}
 		hints = append(hints, list)
 	}
 	best, admit := s.topology.Policy.Merge(hints, s.topology.Machine)
 	if !admit {
-		return 0, refuseTopology()
+		return 0, newTopologyRefusal()
 	}
 	return best.Nodes, nil
 }
 
-// mark marks the devices of claims as in use.
-func (s *state) mark(claims []claim) {
+// markInUse marks the devices of claims as in use.
+func (s *state) markInUse(claims []claim) {
 	for i := range claims {
 		r := s.resources[claims[i].resource]
 		for _, d := range claims[i].devices {
@@ -155,8 +171,8 @@ func (s *state) mark(claims []claim) {
 	}
 }
 
-// unmark marks the devices of a pod as free, except those that another pod holds too, according to a damaged or foreign record.
-func (s *state) unmark(h *holding) {
+// markFree marks the devices of a pod as free, except those that another pod holds too, according to a damaged or foreign record.
+func (s *state) markFree(h *holding) {
 	free := map[string]map[string]bool{}
 	for i := range h.claims {
 		if free[h.claims[i].resource] == nil {

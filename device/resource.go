@@ -57,6 +57,12 @@ func (r *resource) newest() *feed {
 	return r.feeds[len(r.feeds)-1]
 }
 
+// isAsked reports whether the plugin is asked which devices of a choice it prefers.
+func (r *resource) isAsked(c *Choice) bool {
+	f := r.newest()
+	return f != nil && f.options.Preferred && len(c.Open) > 0
+}
+
 // setDevices replaces the list of devices; index has the position of each ID. It returns whether the capacity has changed, and the IDs whose
 // health has changed.
 func (r *resource) setDevices(devices []Device, index map[string]int) (capacity bool, health map[string]bool) {
@@ -136,8 +142,8 @@ func (r *resource) device(id string) Device {
 // register records that a plugin was connected.
 func (r *resource) register() { r.registered, r.reported = true, true }
 
-// pool returns the devices for [Pick] and [Hints], all unhealthy if no plugin is connected. It is valid until the state changes.
-func (r *resource) pool() *Pool {
+// asPool returns the devices for [Pick] and [Hints], all unhealthy if no plugin is connected. It is valid until the state changes.
+func (r *resource) asPool() *Pool {
 	p := &Pool{Resource: r.name, Devices: r.devices, InUse: r.inUse}
 	if len(r.feeds) == 0 {
 		p.Devices = slices.Clone(r.devices)

@@ -130,10 +130,14 @@ func (a *Allocator) adoptRunning(containers []RunningContainer) {
 			errs = append(errs, fmt.Errorf("device: pod %s/%s: %w", h.pod.Namespace, h.pod.Name, err))
 		}
 	}
-	a.unread, a.allocations = false, nil
+	early := slices.Sorted(maps.Keys(a.early))
+	a.unread, a.early, a.allocations = false, nil, nil
 	a.mu.Unlock()
 	if err := errors.Join(append(errs, a.save())...); err != nil {
 		a.report(err)
+	}
+	if hook := a.opts.Hooks.PodsChanged; hook != nil && len(early) > 0 {
+		hook(early)
 	}
 }
 
