@@ -130,6 +130,9 @@ func (a *Allocator) allocate(ctx context.Context, h *holding, at int) (Response,
 	if hook := a.opts.Hooks.AllocateCalled; hook != nil {
 		hook(c.resource, time.Since(begin), err)
 	}
+	if err == nil {
+		err = response.checkSize()
+	}
 	return response, h.callError(limited, "Allocate", c.resource, err)
 }
 

@@ -99,6 +99,10 @@ func (f *feed) Update(devices []Device) error {
 		a.mu.Unlock()
 		return fmt.Errorf("update devices of resource %s: %w", f.name, errDisconnected)
 	}
+	if size := a.state.listedSize() - r.size + listSize(devices); size > maxListed {
+		a.mu.Unlock()
+		return fmt.Errorf("update devices of resource %s: the devices of all plugins take %d bytes, more than %d", f.name, size, maxListed)
+	}
 	r.stopped = time.Time{}
 	capacity, health := r.setDevices(devices, index)
 	a.notify(f.name, capacity, health)

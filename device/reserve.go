@@ -214,6 +214,14 @@ func (s *state) holders(resource string, ids map[string]bool) (uids []string) {
 	return uids
 }
 
+// listedSize returns the memory of the devices of all resources.
+func (s *state) listedSize() (bytes int) {
+	for _, r := range s.resources {
+		bytes += r.size
+	}
+	return bytes
+}
+
 // forget drops the devices of resources without plugin, and returns when the next resource is due, or zero. changed is true if the capacity of
 // a resource has changed.
 func (s *state) forget(now time.Time) (changed bool, next time.Time) {

@@ -15,6 +15,20 @@ const (
 	MaxIDLength = 1 << 10 // bytes of an ID
 )
 
+// maxListed limits the devices of all plugins together, in bytes of their IDs and of what is kept beside them.
+const maxListed = 64 << 20
+
+// deviceSize is the memory of a device beside its ID, in the list and in the index.
+const deviceSize = 128
+
+// listSize returns the memory of a list of devices.
+func listSize(devices []Device) (bytes int) {
+	for i := range devices {
+		bytes += len(devices[i].ID) + deviceSize
+	}
+	return bytes
+}
+
 // StopGrace is the time for which the devices of a resource without plugin count as capacity, and for which a pod waits for a plugin
 // that was connected before the agent restarted. Source: endpointStopGracePeriod in pkg/kubelet/cm/devicemanager/endpoint.go.
 const StopGrace = 5 * time.Minute
@@ -34,6 +48,7 @@ type resource struct {
 	name    string
 	devices []Device       // the last list; replaced, never changed
 	index   map[string]int // position of an ID in devices
+	size    int            // memory of devices, see listSize
 	feeds   []*feed        // connected plugins, the newest last
 	stopped time.Time      // since when no plugin is connected; zero: one is
 	waiting time.Time      // until when pods wait for the first list; zero: a plugin has listed
@@ -78,7 +93,7 @@ func (r *resource) setDevices(devices []Device, index map[string]int) (capacity 
 			health[id] = true
 		}
 	}
-	r.devices, r.index, r.waiting = devices, index, time.Time{}
+	r.devices, r.index, r.size, r.waiting = devices, index, listSize(devices), time.Time{}
 	return before != len(devices) || wasAllocatable != r.allocatable(), health
 }
 
@@ -96,7 +111,7 @@ func (r *resource) forget(now time.Time) bool {
 	if !r.isForgotten(now) || !r.registered && len(r.devices) == 0 && r.waiting.IsZero() {
 		return false
 	}
-	r.devices, r.index, r.waiting = nil, map[string]int{}, time.Time{}
+	r.devices, r.index, r.size, r.waiting = nil, map[string]int{}, 0, time.Time{}
 	r.registered, r.sockets = false, nil
 	return true
 }

@@ -23,6 +23,21 @@ const maxNote = 64 << 10
 // maxResponse limits what the plugins of one container may add to its config, in entries.
 const maxResponse = 1 << 12
 
+// maxResponseSize limits one response in the record, in bytes, so that no plugin fills the record of all pods.
+const maxResponseSize = 128 << 10
+
+// checkSize returns an error for a response that is too large for the record.
+func (r *Response) checkSize() error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("response of Allocate: %w", err)
+	}
+	if len(text) > maxResponseSize {
+		return fmt.Errorf("response of Allocate takes %d bytes, more than %d", len(text), maxResponseSize)
+	}
+	return nil
+}
+
 // merger merges the responses of one container. The first value of a name is used.
 type merger struct {
 	merged Response

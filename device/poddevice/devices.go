@@ -202,6 +202,10 @@ func (d *Devices) Container(ctx context.Context, pod *corev1.Pod, container *cor
 	if err != nil {
 		return err
 	}
+	if name := findLimit(container); name != "" && d.allocator.Allocations()[string(pod.UID)] == nil {
+		return fmt.Errorf("start container %s of pod %s/%s: it limits %s, and the devices of the pod are not reserved: call Reserve first",
+			container.Name, pod.Namespace, pod.Name, name)
+	}
 	launch.Env = append(launch.Env, response.EnvVars()...)
 	launch.Mounts = append(launch.Mounts, response.Mounts...)
 	launch.Devices = append(launch.Devices, response.Devices...)
@@ -252,6 +256,16 @@ func (d *Devices) WithoutDevices(node *corev1.Node) *corev1.Node {
 		return node
 	}
 	return admission.WithoutResources(node, func(name corev1.ResourceName) bool { return d.allocator.Manages(string(name)) })
+}
+
+// findLimit returns the name of an extended resource that a container limits, or "".
+func findLimit(container *corev1.Container) corev1.ResourceName {
+	for _, name := range slices.Sorted(maps.Keys(container.Resources.Limits)) {
+		if limit := container.Resources.Limits[name]; podfield.IsExtendedResource(name) && limit.Sign() > 0 {
+			return name
+		}
+	}
+	return ""
 }
 
 // FromPods converts pods, except those that [FromPod] refuses.

@@ -84,6 +84,9 @@ func TestDevicesOfAPod(t *testing.T) {
 	devices.Notify(func(uids ...string) { changed = append(changed, uids...) })
 	pod := newPod("p", gpus("main", "other")...)
 	pod.UID = "u1"
+	require.EqualError(t, devices.Container(t.Context(), pod, &pod.Spec.Containers[0], &podspec.Launch{}),
+		"start container main of pod default/p: it limits example.com/gpu, and the devices of the pod are not reserved: call Reserve first")
+	require.NoError(t, devices.Container(t.Context(), pod, &corev1.Container{Name: "without"}, &podspec.Launch{}))
 	require.NoError(t, devices.Reserve(t.Context(), pod))
 
 	launch := &podspec.Launch{Annotations: map[string]string{device.AnnotationDevices: "the agent's value wins"}, Env: []cri.EnvVar{{Name: "A", Value: "1"}}}
