@@ -109,12 +109,16 @@ cri/criserver          max 115: cri internal/cripb GRPC internal/required
 # Log files of containers.
 cri/logs               max   0: cri internal/backoff internal/runonce internal/sleep SYS internal/required internal/notexist
 
+# Sockets for local programs.
+internal/privatesocket max   0:
+internal/tokenbucket   max   0:
+
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
 device                 max   0: cri internal/atomicfile internal/backoff internal/plainfile internal/runonce internal/sleep
 device/devicetest      max   0: cri device internal/suite testing
 device/plugin          max 115: cri device internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
-device/podresources    max 115: device internal/backoff internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
+device/podresources    max 115: device internal/backoff internal/privatesocket internal/runonce internal/sleep internal/tokenbucket GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
 device/poddevice       max  75: cri device internal/sleep lifecycle/admission lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener API
 eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
@@ -280,7 +284,7 @@ cri/streaming         max   1: cri internal/required internal/runonce internal/s
 internal/streaming/... max   1: cri internal/streaming/... github.com/moby/spdystream/spdy internal/sleep
 internal/authtest  max  65: internal/sleep API testing
 # The kubelet's API.
-nodeapi/podsapi        max 175: cri internal/runonce API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required lifecycle
+nodeapi/podsapi        max 175: cri internal/privatesocket internal/runonce internal/tokenbucket API GRPC k8s.io/kubelet/pkg/apis/pods/v1alpha1 internal/required lifecycle
 
 # Planned: what they may import is settled before they are written.
 nodetest/...                  : any

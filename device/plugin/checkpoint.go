@@ -119,7 +119,7 @@ func parseCheckpoint(content []byte) (device.Previous, error) {
 		if e.PodUID == "" || e.ContainerName == "" || e.ResourceName == "" {
 			return device.Previous{}, fmt.Errorf("entry %d: PodUID %q, ContainerName %q or ResourceName %q is empty", i, e.PodUID, e.ContainerName, e.ResourceName)
 		}
-		claims[[3]string{e.PodUID, e.ContainerName, e.ResourceName}] = e.claim(healthy[e.ResourceName])
+		claims[[3]string{e.PodUID, e.ContainerName, e.ResourceName}] = e.toClaim(healthy[e.ResourceName])
 	}
 	keys := slices.SortedFunc(maps.Keys(claims), func(a, b [3]string) int { return slices.Compare(a[:], b[:]) })
 	previous := device.Previous{Resources: slices.Sorted(maps.Keys(resources))}
@@ -129,8 +129,8 @@ func parseCheckpoint(content []byte) (device.Previous, error) {
 	return previous, nil
 }
 
-// claim returns the claim of an entry. healthy has the healthy IDs of the resource.
-func (e *checkpointEntry) claim(healthy map[string]bool) device.Claim {
+// toClaim returns the claim of an entry. healthy has the healthy IDs of the resource.
+func (e *checkpointEntry) toClaim(healthy map[string]bool) device.Claim {
 	nodes := map[string]device.Mask{}
 	for node, ids := range e.DeviceIDs {
 		var mask device.Mask

@@ -50,7 +50,7 @@ func (h *Host) serveRegistration(ctx context.Context) {
 	defer h.setServerError(nil)
 	for failures := 1; ; failures++ {
 		begin := time.Now()
-		err := h.serve(ctx)
+		err := h.runServer(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -66,8 +66,8 @@ func (h *Host) serveRegistration(ctx context.Context) {
 	}
 }
 
-// serve runs the registration server until it fails or ctx ends. All its goroutines have returned then.
-func (h *Host) serve(ctx context.Context) error {
+// runServer runs the registration server until it fails or ctx ends. All its goroutines have returned then.
+func (h *Host) runServer(ctx context.Context) error {
 	l, err := h.listen(ctx)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (s *Server) limitTime(ctx context.Context, _ *tap.Info) (context.Context, e
 // intercept runs a request. It rejects requests above the rate limit, and calls the hooks.
 func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	version, method := splitMethod(info.FullMethod)
-	if s.limit != nil && !s.limit.takeToken(time.Now()) {
+	if s.limit != nil && !s.limit.TakeToken(time.Now()) {
 		callHook(s.opts.Hooks.RequestRejected, version, method)
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}

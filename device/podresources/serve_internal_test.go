@@ -23,6 +23,7 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/internal/privatesocket"
 )
 
 // serveUntil runs a server until the returned function is called.
@@ -69,16 +70,16 @@ func (failingListener) Accept() (net.Conn, error) { return nil, errors.New("acce
 func TestRunOpensTheSocketAgainAfterAnError(t *testing.T) {
 	s := newServer(t, Options{})
 	attempts := 0
-	s.listen = func(ctx context.Context, path string) (net.Listener, error) {
+	s.listen = func(path string) (net.Listener, error) {
 		attempts++
 		switch attempts {
 		case 1:
 			return nil, errors.New("no file descriptors")
 		case 2:
-			l, err := listenPrivately(ctx, path)
+			l, err := privatesocket.Listen(path)
 			return failingListener{l}, err
 		}
-		return listenPrivately(ctx, path)
+		return privatesocket.Listen(path)
 	}
 	stop := serveUntil(t, s)
 	_, err := podresourcesv1.NewPodResourcesListerClient(dial(t, s)).List(t.Context(), &podresourcesv1.ListPodResourcesRequest{})
@@ -159,4 +160,12 @@ func TestCountDataCountsDataFramesInAnyParts(t *testing.T) {
 		}
 		assert.Equal(t, 70_300, count, "in parts of %d bytes", part)
 	}
+}
+
+func TestRateLimitOfTheKubeletIsTheDefault(t *testing.T) {
+	now, admitted := time.Unix(1_000, 0), 0
+	for s := newServer(t, Options{}); s.limit.TakeToken(now); admitted++ {
+	}
+	assert.Equal(t, 10, admitted)
+	assert.Nil(t, newServer(t, Options{Rate: -1}).limit, "a negative rate is no limit")
 }

@@ -21,8 +21,10 @@ import (
 	"k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 
 	"github.com/seed81659283/nodeagent/internal/backoff"
+	"github.com/seed81659283/nodeagent/internal/privatesocket"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
+	"github.com/seed81659283/nodeagent/internal/tokenbucket"
 )
 
 // Defaults of [Options]. Rate and burst are those of the kubelet. Source: pkg/kubelet/apis/podresources/constants.go.
@@ -89,11 +91,11 @@ type Hooks struct {
 // Server serves the podresources API on a unix socket. Create it with [New].
 type Server struct {
 	opts    Options
-	limit   *rateLimiter // nil: no limit
+	limit   *tokenbucket.Bucket // nil: no limit
 	conns   connSet
 	running runningCalls
 	once    runonce.Guard
-	listen  func(ctx context.Context, path string) (net.Listener, error) // replaced in tests
+	listen  func(path string) (net.Listener, error) // replaced in tests
 }
 
 // New returns a server. It does not open the socket. It returns an error if the path of the socket cannot be used, or if Burst,
@@ -117,11 +119,11 @@ func New(opts Options) (*Server, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, defaultTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
-		opts: opts, running: newRunningCalls(maxRunning), listen: listenPrivately,
+		opts: opts, running: newRunningCalls(maxRunning), listen: privatesocket.Listen,
 		conns: connSet{limit: opts.MaxConnections, maxUnsent: maxUnsent, writeTimeout: opts.Timeout},
 	}
 	if opts.Rate > 0 {
-		s.limit = newRateLimiter(opts.Rate, opts.Burst)
+		s.limit = tokenbucket.New(opts.Rate, opts.Burst)
 	}
 	s.once.Require("podresources.Server", opts.Logger, nil)
 	return s, nil
@@ -141,7 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		stopServer(g)
 	})
-	s.serve(ctx, g)
+	s.serveWithRetries(ctx, g)
 	wg.Wait()
 	s.running.wait()
 	return nil
@@ -165,8 +167,8 @@ func (s *Server) newServer() *grpc.Server {
 	return g
 }
 
-// serve opens the socket and serves it until ctx ends, and again with a back-off after each error.
-func (s *Server) serve(ctx context.Context, g *grpc.Server) {
+// serveWithRetries opens the socket and serves it until ctx ends, and again with a back-off after each error.
+func (s *Server) serveWithRetries(ctx context.Context, g *grpc.Server) {
 	failures := 0
 	for ctx.Err() == nil {
 		started := time.Now()
@@ -186,7 +188,7 @@ func (s *Server) serve(ctx context.Context, g *grpc.Server) {
 
 // serveSocket opens the socket and serves it until the listener fails or g is stopped.
 func (s *Server) serveSocket(ctx context.Context, g *grpc.Server) error {
-	l, err := s.listen(ctx, s.opts.Socket)
+	l, err := s.listen(s.opts.Socket)
 	if err != nil {
 		return fmt.Errorf("listen on socket %s: %w", s.opts.Socket, err)
 	}

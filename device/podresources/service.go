@@ -25,7 +25,7 @@ func (v serviceV1) List(context.Context, *podresourcesv1.ListPodResourcesRequest
 
 // Get returns the resources of one active pod. The error for an unknown pod has the code Unknown, as in the kubelet.
 func (v serviceV1) Get(_ context.Context, q *podresourcesv1.GetPodResourcesRequest) (*podresourcesv1.GetPodResourcesResponse, error) {
-	pod := v.server.takeSnapshot().get(q.GetPodNamespace(), q.GetPodName())
+	pod := v.server.takeSnapshot().findPod(q.GetPodNamespace(), q.GetPodName())
 	if pod == nil {
 		return nil, status.Errorf(codes.Unknown, "pod %s in namespace %s not found", q.GetPodName(), q.GetPodNamespace())
 	}

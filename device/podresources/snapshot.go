@@ -38,8 +38,8 @@ func (s *snapshot) list() *podresourcesv1.ListPodResourcesResponse {
 	return response
 }
 
-// get returns the last listed pod with this name, or nil.
-func (s *snapshot) get(namespace, name string) *podresourcesv1.PodResources {
+// findPod returns the last listed pod with this name, or nil.
+func (s *snapshot) findPod(namespace, name string) *podresourcesv1.PodResources {
 	for i := range slices.Backward(s.active) {
 		if p := &s.active[i]; p.Name == name && p.Namespace == namespace && s.isListed(p) {
 			return s.pod(p)

@@ -161,12 +161,12 @@ func TestGetReturnsTheLastListedPodOfAName(t *testing.T) {
 		inactive:    []device.Pod{pod("old", container("main", device.Regular, 0))},
 		allocations: Allocations{"p": {"first": {gpu: {{ID: "a"}}}}},
 	}
-	assert.Equal(t, "default/p first[gpu:a]", formatPod(s.get("default", "p")), "the second pod has no devices yet")
+	assert.Equal(t, "default/p first[gpu:a]", formatPod(s.findPod("default", "p")), "the second pod has no devices yet")
 	s.allocations = Allocations{"p": nil, "p2": {"second": {gpu: {{ID: "b"}}}}}
-	assert.Equal(t, "default/p second[gpu:b]", formatPod(s.get("default", "p")))
-	assert.Equal(t, "kube-system/p third[]", formatPod(s.get("kube-system", "p")))
-	assert.Nil(t, s.get("default", "x"))
-	assert.Nil(t, s.get("default", "old"), "an inactive pod")
+	assert.Equal(t, "default/p second[gpu:b]", formatPod(s.findPod("default", "p")))
+	assert.Equal(t, "kube-system/p third[]", formatPod(s.findPod("kube-system", "p")))
+	assert.Nil(t, s.findPod("default", "x"))
+	assert.Nil(t, s.findPod("default", "old"), "an inactive pod")
 }
 
 // reservations implements CPUs, Memory and Claims for the container main of the pod p.

@@ -69,9 +69,6 @@ func (p *podFlags) Set(text string) error {
 
 // serve runs the servers until ctx ends, and prints each change.
 func serve(ctx context.Context, out io.Writer, dir, resources string, pods podFlags) error {
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	allocator, err := device.New(device.Options{Record: filepath.Join(dir, "holders"), Logger: log})
 	if err != nil {
@@ -92,9 +89,8 @@ func serve(ctx context.Context, out io.Writer, dir, resources string, pods podFl
 		}
 		parts = append(parts, server.Run)
 	}
-	if err := allocator.Retain(func(uid string) bool {
-		return slices.ContainsFunc(pods, func(p device.Pod) bool { return p.UID == uid })
-	}); err != nil {
+	isListed := func(uid string) bool { return slices.ContainsFunc(pods, func(p device.Pod) bool { return p.UID == uid }) }
+	if err := allocator.Retain(isListed); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -108,7 +104,7 @@ func serve(ctx context.Context, out io.Writer, dir, resources string, pods podFl
 	view := printer{out: out, allocator: allocator, last: map[string]string{}}
 	for {
 		for i := range pods {
-			view.reserve(ctx, pods[i])
+			view.reservePod(ctx, pods[i])
 		}
 		view.printDevices()
 		select {
@@ -133,19 +129,17 @@ func (p *printer) print(subject, text string) {
 	}
 }
 
-// reserve reserves the devices of a pod. A pod that is refused or has to wait tries again later.
-func (p *printer) reserve(ctx context.Context, pod device.Pod) {
+// reservePod reserves the devices of a pod. A pod that is refused or has to wait tries again later.
+func (p *printer) reservePod(ctx context.Context, pod device.Pod) {
 	if err := p.allocator.Reserve(ctx, pod); err != nil {
 		p.print("pod "+pod.Name, err.Error())
 		return
 	}
-	for resource, devices := range p.allocator.Allocations()[pod.UID]["main"] {
-		var ids []string
-		for _, h := range p.allocator.Health(pod.UID, "main") {
-			ids = append(ids, fmt.Sprint(h.ID, " ", h.Health))
-		}
-		p.print("pod "+pod.Name, fmt.Sprintf("has %d of %s: %s", len(devices), resource, strings.Join(ids, ", ")))
+	var held []string
+	for _, h := range p.allocator.Health(pod.UID, "main") {
+		held = append(held, fmt.Sprintf("%s of %s, %s", h.ID, h.Resource, h.Health))
 	}
+	p.print("pod "+pod.Name, "has "+strings.Join(held, "; "))
 }
 
 func (p *printer) printDevices() {

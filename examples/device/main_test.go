@@ -33,7 +33,7 @@ func TestDevicesOfARealPlugin(t *testing.T) {
 	p := startPlugin(t, dir, "gpu.sock")
 	p.register(t, dir, "gpu.sock")
 	out.await(t, "resource example.com/gpu has 2 devices, 2 of them healthy")
-	out.await(t, "pod trainer has 1 of example.com/gpu: gpu0 Healthy")
+	out.await(t, "pod trainer has gpu0 of example.com/gpu, Healthy")
 
 	connection, err := grpc.NewClient("unix:"+filepath.Join(dir, "r.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -44,12 +44,12 @@ func TestDevicesOfARealPlugin(t *testing.T) {
 	assert.Equal(t, []string{"gpu0"}, list.GetPodResources()[0].GetContainers()[0].GetDevices()[0].GetDeviceIds())
 
 	p.lists <- []*api.Device{{ID: "gpu0", Health: api.Unhealthy}, {ID: "gpu1", Health: api.Healthy}}
-	out.await(t, "pod trainer has 1 of example.com/gpu: gpu0 Unhealthy")
+	out.await(t, "pod trainer has gpu0 of example.com/gpu, Unhealthy")
 	stop()
 
 	out = &lines{}
 	defer start(t, out, dir, pods)() // the plugin does not register again: its socket is in the record
-	out.await(t, "pod trainer has 1 of example.com/gpu: gpu0 Unhealthy")
+	out.await(t, "pod trainer has gpu0 of example.com/gpu, Unhealthy")
 	assert.Equal(t, 1, p.allocations, "the restart asked no plugin")
 }
 

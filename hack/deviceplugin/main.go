@@ -196,7 +196,7 @@ func (p *gadgets) Allocate(_ context.Context, request *api.AllocateRequest) (*ap
 	response := &api.AllocateResponse{}
 	for _, r := range request.GetContainerRequests() {
 		ids := r.GetDevicesIds()
-		p.record("allocate", ids)
+		p.recordCall("allocate", ids)
 		answer := &api.ContainerAllocateResponse{
 			Envs: map[string]string{"GADGETS": strings.Join(ids, ",")}, Annotations: map[string]string{"example.com/gadgets": strings.Join(ids, ",")},
 		}
@@ -219,12 +219,12 @@ func (p *gadgets) Allocate(_ context.Context, request *api.AllocateRequest) (*ap
 
 // PreStartContainer records the call.
 func (p *gadgets) PreStartContainer(_ context.Context, request *api.PreStartContainerRequest) (*api.PreStartContainerResponse, error) {
-	p.record("start", request.GetDevicesIds())
+	p.recordCall("start", request.GetDevicesIds())
 	return &api.PreStartContainerResponse{}, nil
 }
 
-// record appends a call to DATA/.calls.
-func (p *gadgets) record(call string, ids []string) {
+// recordCall appends a call to DATA/.calls.
+func (p *gadgets) recordCall(call string, ids []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, err := os.OpenFile(filepath.Join(p.data, ".calls"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -107,7 +107,7 @@ func notReadyError() error { return status.Error(codes.FailedPrecondition, "Kube
 // interceptUnary runs a ListPods or GetPod call. It rejects calls beyond the rate limit, and passes the result of all other
 // calls to Hooks.CallCompleted.
 func (s *Server) interceptUnary(ctx context.Context, q any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	if !s.limit.takeToken(time.Now()) {
+	if !s.limit.TakeToken(time.Now()) {
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}
 	answer, err := handle(ctx, q)

@@ -22,6 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/required"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/internal/tokenbucket"
 )
 
 // Defaults of [Options]. Rate, burst and queue are those of the kubelet.
@@ -84,7 +85,7 @@ type Server struct {
 	podsv1alpha1.UnimplementedPodsServer
 	source   Source
 	opts     Options
-	limit    *rateLimiter
+	limit    *tokenbucket.Bucket
 	watchers watchers
 	once     runonce.Guard
 	stopping chan struct{}  // closed when the server stops
@@ -99,7 +100,7 @@ func New(source Source, opts Options) *Server {
 	opts.WatchQueue = cmp.Or(max(opts.WatchQueue, 0), defaultQueue)
 	opts.MaxWatchers = cmp.Or(max(opts.MaxWatchers, 0), defaultWatchers)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
-	return &Server{source: source, opts: opts, limit: newRateLimiter(opts.Rate, opts.Burst), stopping: make(chan struct{})}
+	return &Server{source: source, opts: opts, limit: tokenbucket.New(opts.Rate, opts.Burst), stopping: make(chan struct{})}
 }
 
 // Run serves calls on listener until ctx ends. Then it ends all watches, waits at most 5 s for other calls, closes listener and

@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package podresources
+// Package privatesocket listens on unix sockets that only their owner may open. It replaces sockets of dead processes and nothing else.
+//
+// Test kit: none is needed; the sockets are real.
+package privatesocket
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,17 +18,18 @@ import (
 	"time"
 )
 
-// dialTimeout is how long listenPrivately waits for a process to accept a connection on an existing socket.
+// dialTimeout is how long Listen waits for a process to accept a connection on an existing socket.
 const dialTimeout = time.Second
 
-// listenPrivately listens on a unix socket with mode 0600 at path, and creates its directory with mode 0750. It replaces a
-// socket on which no process listens. Another file, or a symbolic link, is an error. Closing the listener removes the socket.
-func listenPrivately(ctx context.Context, path string) (net.Listener, error) {
+// Listen listens on a unix socket with mode 0600 at path, which may have at most about 100 bytes, and creates its directory with
+// mode 0750. It replaces a socket on which no process listens. Another file, or a symbolic link, is an error. Closing the listener
+// removes the socket, unless another process has replaced it.
+func Listen(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
-	if err := checkUnused(ctx, path); err != nil {
+	if err := checkUnused(path); err != nil {
 		return nil, err
 	}
 	// The socket is created in a private directory and renamed, so that it never exists with another mode.
@@ -49,7 +52,7 @@ func listenPrivately(ctx context.Context, path string) (net.Listener, error) {
 }
 
 // checkUnused returns nil if path does not exist, or if it is a socket on which no process listens.
-func checkUnused(ctx context.Context, path string) error {
+func checkUnused(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -59,8 +62,7 @@ func checkUnused(ctx context.Context, path string) error {
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("existing file is no socket: %s", info.Mode())
 	}
-	d := net.Dialer{Timeout: dialTimeout}
-	c, err := d.DialContext(ctx, "unix", path)
+	c, err := net.DialTimeout("unix", path, dialTimeout)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil

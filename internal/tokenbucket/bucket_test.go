@@ -1,30 +1,29 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package podresources
+package tokenbucket_test
 
 import (
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/tokenbucket"
 )
 
 func TestTakeTokenLimitsRateAndBurst(t *testing.T) {
-	s, err := New(Options{Socket: "/kubelet.sock"})
-	require.NoError(t, err)
-	l := s.limit
+	l := tokenbucket.New(100, 10)
 	now := time.Unix(1_000, 0)
 	admitted := func(requests int) (n int) {
 		for range requests {
-			if l.takeToken(now) {
+			if l.TakeToken(now) {
 				n++
 			}
 		}
 		return n
 	}
-	assert.Equal(t, 10, admitted(20), "the burst of the kubelet")
+	assert.Equal(t, 10, admitted(20), "a burst")
 	assert.Zero(t, admitted(1))
 	now = now.Add(25 * time.Millisecond)
 	assert.Equal(t, 2, admitted(20), "100 requests per second")
@@ -34,8 +33,4 @@ func TestTakeTokenLimitsRateAndBurst(t *testing.T) {
 	assert.Zero(t, admitted(20), "no request is admitted after the clock is set back")
 	now = now.Add(2 * time.Hour)
 	assert.Equal(t, 10, admitted(20), "a long pause does not raise the burst")
-
-	s, err = New(Options{Socket: "/kubelet.sock", Rate: -1})
-	require.NoError(t, err)
-	assert.Nil(t, s.limit, "a negative rate is no limit")
 }
