@@ -89,7 +89,9 @@ func serve(ctx context.Context, out io.Writer, dir, resources string, pods podFl
 		}
 		parts = append(parts, server.Run)
 	}
-	isListed := func(uid string) bool { return slices.ContainsFunc(pods, func(p device.Pod) bool { return p.UID == uid }) }
+	isListed := func(uid string) bool {
+		return slices.ContainsFunc(pods, func(p device.Pod) bool { return p.UID == uid })
+	}
 	if err := allocator.Retain(isListed); err != nil {
 		return err
 	}
