@@ -15,7 +15,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Allocator keeps which container holds which device. Create it with [New]. Its methods may be called from any goroutine.
+// Allocator chooses devices for pods, calls their plugins, and records which container holds which device. Create it with [New]. Its methods may be called from any goroutine.
 type Allocator struct {
 	opts    Options
 	started time.Time
