@@ -50,7 +50,9 @@ func TestIntegrationResize(t *testing.T) {
 	n.awaitLimits(pod, first, 512, 100000, 96<<20)
 
 	// A restarted agent applies an edit that was made while no agent ran, after the stored resources. Therefore the test
-	// waits for the store.
+	// waits for the store. It also waits for the event: the runtime writes the cgroup before it records the resources, and an
+	// agent that is killed in between resizes the container once more.
+	a.AwaitLine(vmTimeout, "reason=ResizeCompleted", `\"memory\":\"96Mi\"`)
 	exetest.Eventually(t, vmTimeout, func() error {
 		text, err := os.ReadFile(filepath.Join(n.state, "pods.store"))
 		if err == nil && !strings.Contains(string(text), `"memory":"96Mi"`) {
