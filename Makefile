@@ -77,7 +77,7 @@ test-root: $(LAB)
 	@test -x .lab/bin/kube-apiserver || echo "make: tests that need a control plane or a kubelet were skipped; make cluster builds both"
 
 # Tests of cgroup v2, in kernels that hack/vm starts; Debian on amd64 only. User Mode Linux is fast but has no -race, cpuset, huge
-# pages and PSI: these run under qemu.
+# pages, PSI and NUMA nodes: these run under qemu.
 test-vm: export NODEAGENT_LAB = required
 test-vm: $(LAB)
 	@if ! grep -qx ID=debian /etc/os-release || [ "$$(uname -m)" != x86_64 ]; then \
@@ -101,7 +101,11 @@ test-vm: $(LAB)
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(CURDIR)/hack/vm/systemd.sh -run='^TestIntegrationSystemd' ./cgroups/driver/...; \
 	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegration(Conformance|Cpuset|Hugetlb|Pressure|V2|Tree)' \
-		./cgroups/driver ./cgroups/podtree
+		./cgroups/driver ./cgroups/podtree; \
+	echo "make: devices of two NUMA nodes under qemu"; \
+	go build -buildvcs=false -o .lab/vm/deviceplugin ./hack/deviceplugin; \
+	VM_MACHINE="2 sockets 2 nodes 1 core 1 thread 512 MiB" NODEAGENT_PROGRAM=$(CURDIR)/.lab/vm/agent NODEAGENT_DEVICEPLUGIN=$(CURDIR)/.lab/vm/deviceplugin \
+		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationDevicesOfNUMANodes$$' ./examples/agent
 
 # Compares the model of a kernel in nodetest/machine with a real one on generated scenarios: CPU shares, throttling, OOM killer, memory.high. Takes
 # five minutes.

@@ -11,7 +11,8 @@
 //
 // A file DATA/ID is a device. Its content is "healthy" or another word, and the NUMA nodes, such as "healthy 0 1". The container that is given a device
 // has /dev/gadget-ID, the file /gadgets/ID, the environment variable GADGETS with all IDs, and an annotation; with -cdi the CDI device RESOURCE=ID, and
-// no device node. The file DATA/.calls has a line for each call of the agent. The plugin registers when kubelet.sock is created, also again.
+// no device node. With -plain it has only the environment variable and the annotation, and the plugin needs no root. The file DATA/.calls has a line
+// for each call of the agent. The plugin registers when kubelet.sock is created, also again.
 package main
 
 import (
@@ -46,6 +47,7 @@ func main() {
 	flag.StringVar(&p.resource, "resource", "example.com/gadget", "name of the extended resource")
 	flag.StringVar(&p.data, "data", "", "directory with a file for each device")
 	flag.BoolVar(&p.cdi, "cdi", false, "name CDI devices instead of device nodes")
+	flag.BoolVar(&p.plain, "plain", false, "neither mounts nor device nodes, for a runtime of plain processes")
 	flag.BoolVar(&p.once, "once", false, "register only once, although kubelet.sock is created again")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
@@ -60,7 +62,7 @@ func main() {
 type gadgets struct {
 	api.UnimplementedDevicePluginServer
 	dir, resource, data string
-	cdi, once           bool
+	cdi, plain, once    bool
 
 	mu sync.Mutex // serializes writes of calls
 }
@@ -200,21 +202,31 @@ func (p *gadgets) Allocate(_ context.Context, request *api.AllocateRequest) (*ap
 		answer := &api.ContainerAllocateResponse{
 			Envs: map[string]string{"GADGETS": strings.Join(ids, ",")}, Annotations: map[string]string{"example.com/gadgets": strings.Join(ids, ",")},
 		}
-		for _, id := range ids {
-			answer.Mounts = append(answer.Mounts, &api.Mount{ContainerPath: "/gadgets/" + id, HostPath: filepath.Join(p.data, id), ReadOnly: true})
-			if p.cdi {
-				answer.CdiDevices = append(answer.CdiDevices, &api.CDIDevice{Name: p.resource + "=" + id})
-				continue
+		if !p.plain {
+			if err := p.addDevices(answer, ids); err != nil {
+				return nil, err
 			}
-			node := filepath.Join(p.data, ".nodes", id)
-			if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))); err != nil && !errors.Is(err, fs.ErrExist) {
-				return nil, fmt.Errorf("create device node %s: %w", node, err)
-			}
-			answer.Devices = append(answer.Devices, &api.DeviceSpec{ContainerPath: "/dev/gadget-" + id, HostPath: node, Permissions: "r"})
 		}
 		response.ContainerResponses = append(response.ContainerResponses, answer)
 	}
 	return response, nil
+}
+
+// addDevices adds the files and the device nodes of devices to the answer for a container, or the names of CDI devices instead of the nodes.
+func (p *gadgets) addDevices(answer *api.ContainerAllocateResponse, ids []string) error {
+	for _, id := range ids {
+		answer.Mounts = append(answer.Mounts, &api.Mount{ContainerPath: "/gadgets/" + id, HostPath: filepath.Join(p.data, id), ReadOnly: true})
+		if p.cdi {
+			answer.CdiDevices = append(answer.CdiDevices, &api.CDIDevice{Name: p.resource + "=" + id})
+			continue
+		}
+		node := filepath.Join(p.data, ".nodes", id)
+		if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("create device node %s: %w", node, err)
+		}
+		answer.Devices = append(answer.Devices, &api.DeviceSpec{ContainerPath: "/dev/gadget-" + id, HostPath: node, Permissions: "r"})
+	}
+	return nil
 }
 
 // PreStartContainer records the call.

@@ -78,18 +78,24 @@ func TestWritable(t *testing.T) {
 }
 
 func TestOptionsFromEnv(t *testing.T) {
-	o, err := optionsFromEnv()
+	o, err := optionsFromEnv("qemu")
 	require.NoError(t, err)
-	assert.Equal(t, options{1024, 2, 10 * time.Minute, "host"}, o)
+	assert.Equal(t, options{memory: 1024, cpus: 2, timeout: 10 * time.Minute, clock: "host"}, o)
 	for _, text := range []string{"0", "-1", "1G", " 1"} {
 		t.Setenv("VM_MEM", text)
-		_, err := optionsFromEnv()
+		_, err := optionsFromEnv("qemu")
 		assert.EqualError(t, err, "parse VM_MEM: \""+text+"\" is no positive number")
 	}
 	t.Setenv("VM_MEM", "")
 	t.Setenv("VM_CLOCK", "sun")
-	_, err = optionsFromEnv()
+	_, err = optionsFromEnv("qemu")
 	assert.EqualError(t, err, `parse VM_CLOCK: "sun" is neither host nor own`)
+	t.Setenv("VM_CLOCK", "")
+	t.Setenv("VM_MACHINE", "1 socket")
+	_, err = optionsFromEnv("qemu")
+	assert.EqualError(t, err, "parse VM_MACHINE: field nodes is missing")
+	_, err = optionsFromEnv("uml")
+	assert.EqualError(t, err, "parse VM_MACHINE: kernel uml has one CPU and one NUMA node: use qemu")
 }
 
 func TestLockWaitsUntilItsContextEnds(t *testing.T) {

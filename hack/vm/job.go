@@ -92,9 +92,12 @@ type options struct {
 	cpus    int
 	timeout time.Duration
 	clock   string // "own" or "host"
+	// topology replaces memory and cpus; zero: unset.
+	topology topology
 }
 
-func optionsFromEnv() (options, error) {
+// optionsFromEnv returns the settings for a kernel of this kind.
+func optionsFromEnv(kind string) (options, error) {
 	memory, err := positive("VM_MEM", 1024)
 	if err != nil {
 		return options{}, err
@@ -111,7 +114,22 @@ func optionsFromEnv() (options, error) {
 	if clock != "host" && clock != "own" {
 		return options{}, fmt.Errorf("parse VM_CLOCK: %q is neither host nor own", clock)
 	}
-	return options{memory, cpus, time.Duration(seconds) * time.Second, clock}, nil
+	hardware, err := topologyFromEnv(kind)
+	if err != nil {
+		return options{}, fmt.Errorf("parse VM_MACHINE: %w", err)
+	}
+	return options{memory, cpus, time.Duration(seconds) * time.Second, clock, hardware}, nil
+}
+
+func topologyFromEnv(kind string) (topology, error) {
+	text := os.Getenv("VM_MACHINE")
+	switch {
+	case text == "":
+		return topology{}, nil
+	case kind != "qemu":
+		return topology{}, fmt.Errorf("kernel %s has one CPU and one NUMA node: use qemu", kind)
+	}
+	return parseTopology(text)
 }
 
 func positive(name string, zero int) (int, error) {

@@ -184,17 +184,22 @@ func (m *machine) umlCommand() []string {
 
 // stockCommand returns the command line of qemu with a stock kernel.
 func (m *machine) stockCommand() []string {
+	hardware := []string{"-m", strconv.Itoa(m.options.memory), "-smp", strconv.Itoa(m.options.cpus)}
+	cpu := "max,la57=off" // all features that can be emulated, except the fifth level of page tables, which only makes walks longer
+	if m.options.topology != (topology{}) {
+		hardware = m.options.topology.arguments()
+		cpu += ",vendor=GenuineIntel,family=6,model=85" // the kernel finds no threads in qemu's AMD CPUs, which lack topoext
+	}
 	args := []string{
-		"qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none",
-		"-machine", "pc", "-m", strconv.Itoa(m.options.memory), "-smp", strconv.Itoa(m.options.cpus),
-		// All features that can be emulated, except the fifth level of page tables, which only makes walks longer.
-		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off",
+		"qemu-system-x86_64", "-no-user-config", "-nodefaults", "-no-reboot", "-display", "none", "-machine", "pc",
+		"-accel", "tcg,thread=multi,tb-size=512", "-cpu", cpu,
 		"-kernel", m.kernel.image(), "-initrd", m.path("initramfs"),
 		// Debian disables PSI; no cgroup v1 may take a controller; mitigations against hostile programs cost time.
 		"-append", "console=ttyS0 quiet panic=-1 psi=1 cgroup_no_v1=all mitigations=off nopti audit=0 random.trust_cpu=on",
 		"-serial", "file:" + m.path("console"),
 		"-device", "virtio-serial-pci",
 	}
+	args = append(args, hardware...)
 	for _, name := range []string{resultStdout, resultStderr, resultStatus} {
 		args = append(args, "-chardev", "file,append=on,id="+name+",path="+optionValue(m.path(name)),
 			"-device", "virtserialport,chardev="+name+",name="+name)

@@ -30,9 +30,13 @@
 //
 //	VM_MEM=1024      memory in MiB
 //	VM_CPUS=2        number of CPUs (qemu)
+//	VM_MACHINE=TEXT  sockets, NUMA nodes, cores and memory, instead of VM_CPUS and VM_MEM (qemu); see below
 //	VM_TIMEOUT=600   seconds from boot to the end, of the clock of this machine
 //	VM_CLOCK=own     a clock that stands still while other programs of this machine have the CPU of the VM (uml); default: host
 //	VM_RW=DIR:DIR    directories of this machine that can be written to
+//
+// VM_MACHINE="2 sockets 2 nodes 4 cores 2 threads 512 MiB" has 2 sockets and 2 NUMA nodes in total, 4 cores in each socket, 2 threads in each
+// core, and 512 MiB in each node.
 //
 // The directories into which go test writes coverage and profiles are always writable.
 //
@@ -115,7 +119,7 @@ func runVM(ctx context.Context, kind string, args []string) (status int, err err
 		return statusBroken, err
 	}
 	cache := filepath.Dir(exe) // the scripts build this program into .lab/vm
-	o, err := optionsFromEnv()
+	o, err := optionsFromEnv(kind)
 	if err != nil {
 		return statusBroken, err
 	}

@@ -57,6 +57,8 @@ func testKernel(t *testing.T, kind, controllers, files string) {
 	t.Run("arguments, environment and streams", k.testPassesThrough)
 	if kind == "uml" { // does not depend on the kernel: only on the faster one
 		t.Run("exit statuses", k.testStatuses)
+	} else {
+		t.Run("machine", k.testMachine)
 	}
 	t.Run("much output", k.testMuchOutput)
 	t.Run("output of a remaining process", k.testLeftBehind)
@@ -245,6 +247,36 @@ func (k kernel) testCgroups(t *testing.T, controllers, files string) {
 	assert.Equal(t, strings.ReplaceAll(files, "cgroup.kill ", ""), strings.TrimSpace(lines[2]))
 	assert.Equal(t, "33554432", lines[3])
 	assert.Equal(t, "-999", lines[4])
+}
+
+// The kernel finds the sockets, NUMA nodes, cores and threads of VM_MACHINE.
+func (k kernel) testMachine(t *testing.T) {
+	got := k.sh(t, `cd /sys/devices/system/node
+		cat online
+		for cpu in 0 1 2 3 4 5 6 7; do
+			topology=/sys/devices/system/cpu/cpu$cpu/topology
+			echo cpu $cpu socket $(cat $topology/physical_package_id) core $(cat $topology/core_id) threads $(cat $topology/thread_siblings_list)
+		done
+		for node in 0 1; do
+			set -- $(grep MemTotal node$node/meminfo)
+			echo node $node cpus $(cat node$node/cpulist) MiB $(($4 / 1024))
+		done`, "VM_MACHINE=2 sockets 2 nodes 2 cores 2 threads 320 MiB")
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	require.Len(t, lines, 1+8+2, got)
+	assert.Equal(t, "0-1", lines[0])
+	assert.Equal(t, []string{
+		"cpu 0 socket 0 core 0 threads 0-1", "cpu 1 socket 0 core 0 threads 0-1",
+		"cpu 2 socket 0 core 1 threads 2-3", "cpu 3 socket 0 core 1 threads 2-3",
+		"cpu 4 socket 1 core 0 threads 4-5", "cpu 5 socket 1 core 0 threads 4-5",
+		"cpu 6 socket 1 core 1 threads 6-7", "cpu 7 socket 1 core 1 threads 6-7",
+	}, lines[1:9])
+	for node, cpus := range []string{"0-3", "4-7"} {
+		text, found := strings.CutPrefix(lines[9+node], fmt.Sprintf("node %d cpus %s MiB ", node, cpus))
+		require.True(t, found, lines[9+node])
+		memory, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		assert.InDelta(t, 290, memory, 30, "320 MiB without the memory of the kernel itself")
+	}
 }
 
 // The mounts of containerd's overlay snapshotter, in the directories of a lab and of tests.
