@@ -20,6 +20,9 @@ type Options struct {
 	// Owner is the value of [LabelOwner], unique among the agents that share a runtime. Empty: a random ID that is kept in
 	// Dirs.Pods. See "Sources and orphaned pods" in the package documentation.
 	Owner string
+	// AdoptUnlabeled is true if sandboxes and containers without [LabelOwner] are also those of this agent: a kubelet, whose place
+	// the agent takes, has created them. No kubelet may run on the node.
+	AdoptUnlabeled bool
 	// Sources names all sources of pods. The Reconciler tears down orphaned pods only after each of these sources has passed a
 	// complete [PodSet]. Empty: a complete PodSet of one source is enough.
 	Sources []string

@@ -12,7 +12,8 @@ import (
 )
 
 // LabelOwner is the label of sandboxes and containers that names the agent which created them. An agent tears down an orphaned
-// pod only if the label has the agent's own value, so that several agents can share a runtime.
+// pod only if the label has the agent's own value, so that several agents can share a runtime. See Options.AdoptUnlabeled for
+// those that have no label.
 const LabelOwner = ownership.Label
 
 // claimOwner sets the owner label of this agent, and locks Dirs.Pods, if any, until release is called.
@@ -28,7 +29,7 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.owner, r.claimErr, r.claimed = ownership.Mark(owner), err, true
+	r.owner, r.claimErr, r.claimed = ownership.Owner{Mark: owner, AdoptsUnlabeled: r.opts.AdoptUnlabeled}, err, true
 	return release, err
 }
 
@@ -44,5 +45,5 @@ func (w *worker) filterOwned(observed cri.Pod, deleted bool) (cri.Pod, error) {
 		return w.r.owner.Filter(observed), nil
 	}
 	// A source lists the pod.
-	return observed, fmt.Errorf("the runtime has containers of the pod that belong to another agent: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner)
+	return observed, fmt.Errorf("the runtime has containers of the pod that belong to another agent: label %s is %.63q, not %q", LabelOwner, owner, w.r.owner.Mark)
 }

@@ -55,7 +55,7 @@ type Reconciler struct {
 	admissions    *turns.Queue[*corev1.Pod] // pods that wait for Options.Admit
 	workersSignal chan struct{}             // wakes Run to start or stop workers
 	deferred      *deferredResizes          // resizes that wait for resources of other pods
-	owner         ownership.Mark            // value of LabelOwner; set before the first worker starts
+	owner         ownership.Owner           // this agent; set before the first worker starts
 	podCheck      func(*corev1.Pod) error   // returns why a pod cannot be run; nil: it can
 	guard         runonce.Guard             // allows one call of Run
 	runCalled     chan struct{}             // closed when Run is called

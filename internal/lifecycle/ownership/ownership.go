@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ownership decides which agent owns the sandboxes and containers of a runtime that several agents share. Each sandbox
-// and container has a label with the mark of the agent that created it.
+// and container has a label with the mark of the agent that created it. Those of a kubelet have no such label.
 package ownership
 
 import (
@@ -12,60 +12,68 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Label is the label of sandboxes and containers that holds the [Mark] of their agent.
+// Label is the label of sandboxes and containers that holds the mark of their agent.
 const Label = "nodeagent/owner"
 
-// Mark identifies an agent in the label [Label]. An agent with an empty mark owns nothing.
-type Mark string
+// Owner is an agent that owns sandboxes and containers. The zero value owns nothing.
+type Owner struct {
+	Mark            string // value of the label [Label]
+	AdoptsUnlabeled bool   // sandboxes and containers without the label are also owned
+}
 
-// SetLabel sets the owner label in labels to m. It replaces an owner label that the user has set on the pod. If m is empty,
-// it removes the label.
-func (m Mark) SetLabel(labels map[string]string) {
-	if m == "" {
+// SetLabel sets the owner label in labels to the mark. It replaces an owner label that the user has set on the pod. If the mark
+// is empty, it removes the label.
+func (o Owner) SetLabel(labels map[string]string) {
+	if o.Mark == "" {
 		delete(labels, Label)
 		return
 	}
-	labels[Label] = string(m)
+	labels[Label] = o.Mark
 }
 
-// Owns reports whether a sandbox or container of pod has the mark m. It returns false if m is empty.
-func (m Mark) Owns(pod *cri.Pod) bool {
+// Owns reports whether the agent owns a sandbox or container of pod. It returns false if the mark is empty.
+func (o Owner) Owns(pod *cri.Pod) bool {
 	for mark := range listMarks(pod) {
-		if m != "" && mark == m {
+		if o.Mark != "" && o.hasMark(mark) {
 			return true
 		}
 	}
 	return false
 }
 
-// ForeignMark returns the first mark of a sandbox or container of pod that differs from m. A missing owner label is an empty
-// mark. found is false if all sandboxes and containers have the mark m.
-func (m Mark) ForeignMark(pod *cri.Pod) (other Mark, found bool) {
+// ForeignMark returns the first mark of a sandbox or container of pod that the agent does not own. A missing owner label is an
+// empty mark. found is false if the agent owns all sandboxes and containers.
+func (o Owner) ForeignMark(pod *cri.Pod) (other string, found bool) {
 	for mark := range listMarks(pod) {
-		if mark != m {
+		if !o.hasMark(mark) {
 			return mark, true
 		}
 	}
 	return "", false
 }
 
-// Filter returns a copy of pod with only the sandboxes and containers that have the mark m.
-func (m Mark) Filter(pod cri.Pod) cri.Pod {
-	pod.Sandboxes = slices.DeleteFunc(slices.Clone(pod.Sandboxes), func(s cri.Sandbox) bool { return s.Labels[Label] != string(m) })
-	pod.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c cri.Container) bool { return c.Labels[Label] != string(m) })
+// Filter returns a copy of pod with only the sandboxes and containers that the agent owns.
+func (o Owner) Filter(pod cri.Pod) cri.Pod {
+	pod.Sandboxes = slices.DeleteFunc(slices.Clone(pod.Sandboxes), func(s cri.Sandbox) bool { return !o.hasMark(s.Labels[Label]) })
+	pod.Containers = slices.DeleteFunc(slices.Clone(pod.Containers), func(c cri.Container) bool { return !o.hasMark(c.Labels[Label]) })
 	return pod
 }
 
+// hasMark reports whether mark is that of the agent, or empty and adopted.
+func (o Owner) hasMark(mark string) bool {
+	return mark == o.Mark || mark == "" && o.AdoptsUnlabeled
+}
+
 // listMarks yields the mark of each sandbox and container of pod.
-func listMarks(pod *cri.Pod) iter.Seq[Mark] {
-	return func(yield func(Mark) bool) {
+func listMarks(pod *cri.Pod) iter.Seq[string] {
+	return func(yield func(string) bool) {
 		for i := range pod.Sandboxes {
-			if !yield(Mark(pod.Sandboxes[i].Labels[Label])) {
+			if !yield(pod.Sandboxes[i].Labels[Label]) {
 				return
 			}
 		}
 		for i := range pod.Containers {
-			if !yield(Mark(pod.Containers[i].Labels[Label])) {
+			if !yield(pod.Containers[i].Labels[Label]) {
 				return
 			}
 		}

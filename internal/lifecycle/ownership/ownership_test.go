@@ -30,28 +30,33 @@ func pod(owners ...string) *cri.Pod {
 func TestMarkOwnsForeignMarkAndFilter(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		mark    ownership.Mark
+		mark    string
+		adopts  bool
 		pod     *cri.Pod
 		owns    bool
-		other   ownership.Mark
+		other   string
 		foreign bool
 		own     int
 	}{
-		{"all own", "me", pod("me", "me"), true, "", false, 2},
-		{"foreign container", "me", pod("me", "they"), true, "they", true, 1},
-		{"foreign sandbox", "me", pod("they", "me"), true, "they", true, 1},
-		{"container without owner", "me", pod("me", ""), true, "", true, 1},
-		{"nothing own", "me", pod("they", ""), false, "they", true, 0},
-		{"no mark, foreign container", "", pod("", "they"), false, "they", true, 1},
-		{"no mark, no owners", "", pod("", ""), false, "", false, 2},
+		{"all own", "me", false, pod("me", "me"), true, "", false, 2},
+		{"foreign container", "me", false, pod("me", "they"), true, "they", true, 1},
+		{"foreign sandbox", "me", false, pod("they", "me"), true, "they", true, 1},
+		{"container without owner", "me", false, pod("me", ""), true, "", true, 1},
+		{"nothing own", "me", false, pod("they", ""), false, "they", true, 0},
+		{"adopted container", "me", true, pod("me", ""), true, "", false, 2},
+		{"adopted pod", "me", true, pod("", ""), true, "", false, 2},
+		{"foreign container in an adopted pod", "me", true, pod("", "they"), true, "they", true, 1},
+		{"no mark, foreign container", "", false, pod("", "they"), false, "they", true, 1},
+		{"no mark, no owners", "", false, pod("", ""), false, "", false, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			assert.Equal(t, test.owns, test.mark.Owns(test.pod))
-			other, foreign := test.mark.ForeignMark(test.pod)
+			owner := ownership.Owner{Mark: test.mark, AdoptsUnlabeled: test.adopts}
+			assert.Equal(t, test.owns, owner.Owns(test.pod))
+			other, foreign := owner.ForeignMark(test.pod)
 			assert.Equal(t, test.foreign, foreign)
 			assert.Equal(t, test.other, other)
 			before := len(test.pod.Sandboxes) + len(test.pod.Containers)
-			own := test.mark.Filter(*test.pod)
+			own := owner.Filter(*test.pod)
 			assert.Equal(t, test.own, len(own.Sandboxes)+len(own.Containers))
 			assert.Equal(t, before, len(test.pod.Sandboxes)+len(test.pod.Containers), "Filter does not modify the pod")
 		})
@@ -60,9 +65,9 @@ func TestMarkOwnsForeignMarkAndFilter(t *testing.T) {
 
 func TestSetLabelReplacesLabelOfPod(t *testing.T) {
 	forged := map[string]string{ownership.Label: "forged", "app": "web"}
-	ownership.Mark("me").SetLabel(forged)
+	ownership.Owner{Mark: "me"}.SetLabel(forged)
 	assert.Equal(t, map[string]string{ownership.Label: "me", "app": "web"}, forged)
 
-	ownership.Mark("").SetLabel(forged)
+	ownership.Owner{Mark: ""}.SetLabel(forged)
 	assert.Equal(t, map[string]string{"app": "web"}, forged, "without a mark the forged owner is removed")
 }
