@@ -40,6 +40,37 @@ type Devices interface {
 	Release(ctx context.Context, uid string) error
 }
 
+// DeviceFailures is an optional interface of [Devices], for containers that are restarted when a device of theirs fails.
+type DeviceFailures interface {
+	// FailedAt returns when a reserved device of a container failed, while it is unhealthy; zero: no device is, or the time is not
+	// known. An instance of the container that started before is stopped, and started again unless its restart policy is Never.
+	// FailedAt is called as often as Health, and must not block. A [Notifier] reports the pod after each change.
+	FailedAt(uid, container string) time.Time
+}
+
+// deviceFailures returns the times when devices of the pod's containers failed, by container name. It returns nil if
+// Options.Devices does not implement [DeviceFailures].
+func (w *worker) deviceFailures(pod *corev1.Pod) (failures map[string]time.Time) {
+	devices, ok := w.r.opts.Devices.(DeviceFailures)
+	if !ok {
+		return nil
+	}
+	for _, list := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if !limitsDevices(&list[i]) {
+				continue
+			}
+			if at := devices.FailedAt(w.id.UID, list[i].Name); !at.IsZero() {
+				if failures == nil {
+					failures = map[string]time.Time{}
+				}
+				failures[list[i].Name] = at
+			}
+		}
+	}
+	return failures
+}
+
 // deviceHealth returns the health of the devices of the pod's containers by container name. It returns nil without
 // Options.Devices.
 func (w *worker) deviceHealth(pod *corev1.Pod) map[string][]corev1.ResourceStatus {

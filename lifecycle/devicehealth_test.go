@@ -88,6 +88,54 @@ func TestStatusHasHealthOfDevices(t *testing.T) {
 	})
 }
 
+// restartingDevices are devices whose containers are restarted when the devices become unhealthy.
+type restartingDevices struct {
+	*fakeDevices
+	failed atomic.Pointer[time.Time]
+}
+
+// FailedAt returns the time of the last call of fail.
+func (d *restartingDevices) FailedAt(string, string) time.Time {
+	if at := d.failed.Load(); at != nil {
+		return *at
+	}
+	return time.Time{}
+}
+
+// fail makes all devices unhealthy.
+func (d *restartingDevices) fail() {
+	d.failed.Store(new(time.Now()))
+	d.setUnhealthy(true)
+}
+
+// A failed device restarts the running containers that hold devices, once. The restart policy Never ends the pod instead.
+func TestFailedDeviceRestartsContainers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := critest.New(critest.Options{})
+		devices := &restartingDevices{fakeDevices: &fakeDevices{}}
+		n := startAgent(t, rt, rt, lifecycle.Options{Dirs: lifecycle.Dirs{Pods: t.TempDir()}, Devices: devices})
+		pod := podtest.Pod("a", "main", "plain")
+		pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure // the container exits with 0 after SIGTERM, and starts again
+		pod.Spec.InitContainers = []corev1.Container{podtest.Sidecar("side")}
+		limit(&pod.Spec.InitContainers[0], "example.com/nic=1")
+		limit(&pod.Spec.Containers[0], "example.com/gpu=1")
+		never := devicePod("b")
+		never.Spec.RestartPolicy = corev1.RestartPolicyNever
+		n.set(pod, never)
+		time.Sleep(time.Minute)
+		n.requireStatus("a", "Running, side: ready, main: ready, plain: ready")
+
+		devices.fail()
+		time.Sleep(10 * time.Minute)
+		n.requireStatus("a", "Running, side: ready x1, main: ready x1, plain: ready")
+		require.Equal(t, corev1.PodFailed, n.phase("b"))
+		devices.fail()
+		time.Sleep(10 * time.Minute)
+		n.requireStatus("a", "Running, side: ready x2, main: ready x2, plain: ready")
+		require.Empty(t, n.errors())
+	})
+}
+
 // A temporarily evicted pod releases its devices, and waits until it gets devices again. It does not fail.
 func TestTemporarilyEvictedPodWaitsForDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,8 @@ func (w *worker) statusInput(ctx context.Context, pod *corev1.Pod, observed cri.
 	return plan.State{
 		Pod: decision.Pod, Observed: observed, Now: time.Now(), Deleted: deleted, Resize: decision, Probes: w.probeResults(),
 		Previous: w.previousStatus(pod), RuntimeName: w.r.runtimeName, Waiting: w.exec.WaitingReasons.Get(), DeviceHealth: w.deviceHealth(pod),
-		Messages: w.readTerminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
+		DeviceFailures: w.deviceFailures(pod),
+		Messages:       w.readTerminationMessages(ctx, observed), HostIPs: w.r.opts.Spec.NodeIPs(),
 		Eviction: known.Eviction, ReadmitAt: known.EvictionHistory.Until, LastEvictionReason: known.EvictionHistory.Reason, Rejection: known.Rejection,
 	}
 }

@@ -36,6 +36,9 @@ type Options struct {
 	// Evict evicts a pod with an unhealthy device, so that its controller replaces it. A device that no plugin lists evicts no pod. Nil: the health is
 	// only in the status, as in the kubelet. *lifecycle.Handle and *lifecycle.Reconciler have this method.
 	Evict func(ctx context.Context, uid string, eviction podstatus.Eviction) error
+	// Restart restarts a container when a device of it becomes unhealthy, once: the new instance has the same device, and its plugin may repair the
+	// device in PreStartContainer. Without effect if Evict is set.
+	Restart bool
 }
 
 // ReasonUnhealthyDevice is the reason of evictions by [Options].Evict.
@@ -46,6 +49,7 @@ type Devices struct {
 	allocator *device.Allocator
 	isManaged func(uid string) bool
 	evict     func(ctx context.Context, uid string, eviction podstatus.Eviction) error
+	failures  *failures // nil: containers are not restarted
 	report    func(error)
 	listeners listener.List
 	changed   chan struct{} // wakes Run after a change of health
@@ -56,10 +60,16 @@ type Devices struct {
 func New(opts Options) (*Devices, error) {
 	d := &Devices{isManaged: opts.IsManaged, evict: opts.Evict, changed: make(chan struct{}, 1)}
 	o := opts.Allocator
+	if opts.Restart && opts.Evict == nil {
+		d.failures = &failures{at: map[string]map[string]time.Time{}}
+	}
 	hook := o.Hooks.PodsChanged
 	o.Hooks.PodsChanged = func(uids []string) {
 		if hook != nil {
 			hook(uids)
+		}
+		if d.failures != nil {
+			d.failures.update(d.allocator, uids, time.Now())
 		}
 		d.listeners.Call(uids...)
 		sleep.Wake(d.changed)
@@ -154,7 +164,7 @@ func (d *Devices) evictUnhealthy(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for uid, containers := range d.allocator.Allocations() {
-		message := d.findUnhealthy(uid, containers)
+		message := d.describeUnhealthy(uid, containers)
 		if message == "" {
 			continue
 		}
@@ -167,13 +177,11 @@ func (d *Devices) evictUnhealthy(ctx context.Context) {
 	}
 }
 
-// findUnhealthy returns the message about an unhealthy device of a pod, or "".
-func (d *Devices) findUnhealthy(uid string, containers map[string]map[string][]device.Device) string {
+// describeUnhealthy returns the message about an unhealthy device of a pod, or "".
+func (d *Devices) describeUnhealthy(uid string, containers map[string]map[string][]device.Device) string {
 	for _, container := range slices.Sorted(maps.Keys(containers)) {
-		for _, h := range d.allocator.Health(uid, container) {
-			if h.Health == device.Unhealthy {
-				return fmt.Sprintf("Device %s of resource %s of container %s is unhealthy", h.ID, h.Resource, container)
-			}
+		if h := findUnhealthy(d.allocator, uid, container); h != nil {
+			return fmt.Sprintf("Device %s of resource %s of container %s is unhealthy", h.ID, h.Resource, container)
 		}
 	}
 	return ""
@@ -231,7 +239,12 @@ func (d *Devices) Health(uid, container string) (list []corev1.ResourceStatus) {
 }
 
 // Release frees the devices of the pod with this UID. A pod without devices is no error.
-func (d *Devices) Release(_ context.Context, uid string) error { return d.allocator.Release(uid) }
+func (d *Devices) Release(_ context.Context, uid string) error {
+	if d.failures != nil {
+		d.failures.forget(uid)
+	}
+	return d.allocator.Release(uid)
+}
 
 // Capacity returns the number of devices and of healthy devices of each resource, for the status of the Node. removed are resources that have
 // lost their plugin.

@@ -158,6 +158,40 @@ func TestUnhealthyDeviceEvictsItsPod(t *testing.T) {
 	})
 }
 
+// A container with Options.Restart has a time of failure from its first unhealthy device until all its devices are healthy.
+func TestFailedAtIsTheTimeOfTheFirstUnhealthyDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		devices, err := poddevice.New(poddevice.Options{Restart: true})
+		require.NoError(t, err)
+		var _ lifecycle.DeviceFailures = devices
+		plugin := connect(t, devices, "gpu0", "gpu1", "gpu2")
+		pod := newPod("p", gpus("main", "other")...)
+		pod.UID = "u1"
+		pod.Spec.Containers[0].Resources.Limits["example.com/gpu"] = resource.MustParse("2")
+		require.NoError(t, devices.Reserve(t.Context(), pod))
+		require.Zero(t, devices.FailedAt("u1", "main"))
+		time.Sleep(time.Minute)
+		first := time.Now()
+		for _, id := range []string{"gpu0", "gpu1"} {
+			require.NoError(t, plugin.SetHealth(id, false))
+			time.Sleep(time.Minute)
+			assert.Equal(t, first, devices.FailedAt("u1", "main"))
+		}
+		assert.Zero(t, devices.FailedAt("u1", "other"))
+		require.NoError(t, plugin.SetHealth("gpu0", true))
+		assert.Equal(t, first, devices.FailedAt("u1", "main"))
+		require.NoError(t, plugin.SetHealth("gpu1", true))
+		assert.Zero(t, devices.FailedAt("u1", "main"))
+
+		require.NoError(t, plugin.SetHealth("gpu1", false))
+		assert.Equal(t, time.Now(), devices.FailedAt("u1", "main"))
+		plugin.Disconnect()
+		assert.Zero(t, devices.FailedAt("u1", "main"), "the health is unknown without a plugin")
+		require.NoError(t, devices.Release(t.Context(), "u1"))
+		assert.Zero(t, devices.FailedAt("u1", "main"))
+	})
+}
+
 // connect connects a plugin in memory.
 func connect(t *testing.T, devices *poddevice.Devices, ids ...string) *devicetest.Plugin {
 	var list []device.Device

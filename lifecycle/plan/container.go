@@ -76,6 +76,13 @@ func (p *planner) planRunning(container *corev1.Container, live *cri.Container) 
 		}
 		return false
 	}
+	if p.hasFailedDevice(live) {
+		p.addDeviceKill(live)
+		if shouldRestartAfterUnknownExit(&p.state.Pod.Spec, container) {
+			p.planStart(container)
+		}
+		return false
+	}
 	if !p.planResize(live) {
 		p.planStart(container)
 		return false
@@ -137,6 +144,17 @@ func (p *planner) failedProbe(container *corev1.Container, live *cri.Container) 
 	st := corev1.ContainerStatus{Name: container.Name, ContainerID: live.ID}
 	st.State.Running = &corev1.ContainerStateRunning{}
 	return podprobe.MustKill(p.state.Pod, container, &st, p.state.Probes)
+}
+
+// hasFailedDevice reports whether a running instance must be replaced because one of its devices failed after its start.
+func (p *planner) hasFailedDevice(live *cri.Container) bool {
+	failed, ok := p.state.DeviceFailures[live.Name]
+	return ok && live.StartedAt.Before(failed)
+}
+
+// addDeviceKill plans to stop a container that has a failed device.
+func (p *planner) addDeviceKill(live *cri.Container) {
+	p.addKill(live, "a device is unhealthy", "Container "+live.Name+" has an unhealthy device, will be restarted")
 }
 
 // hasProbeResult reports whether the latest probe of this kind had this outcome for a running instance. It does not

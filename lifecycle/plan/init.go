@@ -132,6 +132,9 @@ func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) 
 	case must:
 		p.addProbeKill(live, failed)
 		return initStep{restart: true, complete: true}
+	case p.hasFailedDevice(live):
+		p.addDeviceKill(live)
+		return initStep{restart: true, complete: true}
 	}
 	if !p.planResize(live) {
 		return initStep{restart: true, complete: true}
@@ -143,7 +146,7 @@ func (p *planner) planSidecar(container *corev1.Container, live *cri.Container) 
 	return initStep{complete: true}
 }
 
-// shouldRestartAfterUnknownExit reports whether an init container is restarted if its exit code is unknown.
+// shouldRestartAfterUnknownExit reports whether a container is restarted if its exit code is unknown, or not yet known.
 func shouldRestartAfterUnknownExit(pod *corev1.PodSpec, container *corev1.Container) bool {
 	// Restart rules need the exit code.
 	if container.RestartPolicy != nil {

@@ -37,6 +37,9 @@ type State struct {
 	Probes        podprobe.Results // results of the containers' probes; nil: none
 	// DeviceHealth has the reserved devices of containers for the status, by container name.
 	DeviceHealth map[string][]corev1.ResourceStatus
+	// DeviceFailures are the times when devices of containers failed, by container name. An instance that started before is stopped,
+	// and started again unless its restart policy is Never.
+	DeviceFailures map[string]time.Time
 	// StoppedSandboxes has the IDs of the sandboxes in state NotReady whose network is torn down. All other sandboxes in this
 	// state are stopped again.
 	StoppedSandboxes map[string]bool
