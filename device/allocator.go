@@ -44,7 +44,7 @@ func New(opts Options) (*Allocator, error) {
 	}
 	a := &Allocator{
 		opts: opts, started: time.Now(), wake: make(chan struct{}, 1), waiting: map[string]map[string]bool{}, early: map[string]bool{},
-		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, topology: opts.Topology},
+		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, dropped: map[string]bool{}, topology: opts.Topology},
 	}
 	if err := a.load(); err != nil {
 		return nil, err
@@ -179,7 +179,7 @@ func (a *Allocator) findPlugin(resource string, now time.Time, foreign bool) (wa
 		}
 		return wait, false
 	}
-	isHeld, wasRegistered := r != nil && len(r.inUse) > 0, r != nil && r.reported
+	isHeld, wasRegistered := r != nil && len(r.inUse) > 0, r != nil && r.reported || a.state.dropped[resource]
 	foreign = foreign && !isHeld && !wasRegistered
 	switch end := a.started.Add(StopGrace); {
 	case a.opts.Kubelet.RunWithout && !isHeld, foreign && !a.lost:

@@ -131,7 +131,7 @@ func (a *Allocator) allocate(ctx context.Context, h *holding, at int) (Response,
 		hook(c.resource, time.Since(begin), err)
 	}
 	if err == nil {
-		err = response.checkSize()
+		err = response.checkSize(c.resource)
 	}
 	return response, h.callError(limited, "Allocate", c.resource, err)
 }
@@ -200,7 +200,7 @@ func (a *Allocator) preStart(ctx context.Context, h *holding, at int) error {
 	a.mu.Lock()
 	c := h.claims[at]
 	r := a.state.resources[c.resource]
-	f, wanted := r.newest(), r.options.PreStart
+	f, wanted := r.newest(), r != nil && r.options.PreStart // nil: the pod was released, and the resource dropped
 	a.mu.Unlock()
 	if !wanted {
 		return nil

@@ -16,8 +16,9 @@ import (
 
 // Limits of what plugins may register.
 const (
-	maxResources = 1024 // resources that ever had a plugin
-	maxFeeds     = 16   // connected plugins, and remembered sockets, of one resource
+	maxResources = 1024    // resources that have a plugin, are held, or had a plugin in the last minutes
+	maxNames     = 1 << 14 // resources that ever had a plugin since the start
+	maxFeeds     = 16      // connected plugins, and remembered sockets, of one resource
 )
 
 // feed is a connected plugin.
@@ -38,14 +39,10 @@ func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
 	}
 	options := p.Options()
 	a.mu.Lock()
-	r := a.state.resources[name]
-	if r == nil {
-		if len(a.state.resources) >= maxResources {
-			a.mu.Unlock()
-			return nil, fmt.Errorf("connect device plugin for resource %q: there are %d resources, and no more are allowed", name, maxResources)
-		}
-		r = newResource(name, time.Now())
-		a.state.resources[name] = r
+	r, err := a.addPluginResource(name)
+	if err != nil {
+		a.mu.Unlock()
+		return nil, err
 	}
 	r.feeds = slices.DeleteFunc(r.feeds, func(f *feed) bool { return f.socket == socket })
 	if len(r.feeds) >= maxFeeds {
@@ -66,6 +63,26 @@ func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
 		}
 	}
 	return f, nil
+}
+
+// addPluginResource returns the resource of this name, and adds it if it is new. An error says that there are too many resources. The caller
+// holds a.mu.
+func (a *Allocator) addPluginResource(name string) (*resource, error) {
+	if r := a.state.resources[name]; r != nil {
+		return r, nil
+	}
+	now := time.Now()
+	if len(a.state.resources) >= maxResources {
+		a.state.dropForgotten(now)
+	}
+	switch {
+	case len(a.state.resources) >= maxResources:
+		return nil, fmt.Errorf("connect device plugin for resource %q: there are %d resources, and no more are allowed", name, maxResources)
+	case len(a.state.resources)+len(a.state.dropped) >= maxNames && !a.state.dropped[name]:
+		return nil, fmt.Errorf("connect device plugin for resource %q: there were %d resources, and no more are allowed until a restart", name, maxNames)
+	}
+	delete(a.state.dropped, name)
+	return a.addResource(name, now), nil
 }
 
 // remember keeps what the record has of the plugin, and reports whether this has changed.
@@ -95,7 +112,7 @@ func (f *feed) Update(devices []Device) error {
 	a := f.a
 	a.mu.Lock()
 	r := a.state.resources[f.name]
-	if !slices.Contains(r.feeds, f) {
+	if r == nil || !slices.Contains(r.feeds, f) { // nil: dropped
 		a.mu.Unlock()
 		return fmt.Errorf("update devices of resource %s: %w", f.name, errDisconnected)
 	}
@@ -114,12 +131,11 @@ func (f *feed) Close() {
 	a := f.a
 	a.mu.Lock()
 	r := a.state.resources[f.name]
-	before := r.allocatable()
-	at := slices.Index(r.feeds, f)
-	if at < 0 {
+	if r == nil || !slices.Contains(r.feeds, f) { // nil: dropped
 		a.mu.Unlock()
 		return
 	}
+	before, at := r.allocatable(), slices.Index(r.feeds, f)
 	r.feeds = slices.Delete(r.feeds, at, at+1)
 	var health map[string]bool
 	if len(r.feeds) == 0 {

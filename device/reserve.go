@@ -62,6 +62,7 @@ func (h *holding) reusable(n need) (ids []string) {
 type state struct {
 	resources map[string]*resource
 	pods      map[string]*holding // by UID
+	dropped   map[string]bool     // names that dropForgotten has removed: no other manager has these resources
 	topology  Topology
 }
 
@@ -234,4 +235,26 @@ func (s *state) forget(now time.Time) (changed bool, next time.Time) {
 		}
 	}
 	return changed, next
+}
+
+// dropGrace is the time in which the Node gets zero devices of a resource that has lost its plugin for good.
+const dropGrace = time.Minute
+
+// dropForgotten removes the resources that no pod needs and that have had no plugin for more than [StopGrace] and dropGrace.
+func (s *state) dropForgotten(now time.Time) {
+	needed := map[string]bool{}
+	for _, h := range s.pods {
+		for i := range h.needs {
+			needed[h.needs[i].resource] = true
+		}
+	}
+	for name, r := range s.resources {
+		if needed[name] || !r.isForgotten(now.Add(-dropGrace)) {
+			continue
+		}
+		delete(s.resources, name)
+		if r.reported {
+			s.dropped[name] = true
+		}
+	}
 }

@@ -64,9 +64,9 @@ func newResource(name string, now time.Time) *resource {
 	return &resource{name: name, index: map[string]int{}, stopped: now, waiting: now.Add(StopGrace), inUse: map[string]bool{}}
 }
 
-// newest returns the plugin that is called for this resource, or nil if none is connected.
+// newest returns the plugin that is called for this resource, or nil if none is connected. r may be nil.
 func (r *resource) newest() *feed {
-	if len(r.feeds) == 0 {
+	if r == nil || len(r.feeds) == 0 {
 		return nil
 	}
 	return r.feeds[len(r.feeds)-1]

@@ -27,13 +27,13 @@ const maxResponse = 1 << 12
 const maxResponseSize = 128 << 10
 
 // checkSize returns an error for a response that is too large for the record.
-func (r *Response) checkSize() error {
+func (r *Response) checkSize(resource string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("response of Allocate: %w", err)
+		return fmt.Errorf("response of Allocate of resource %s: %w", resource, err)
 	}
 	if len(text) > maxResponseSize {
-		return fmt.Errorf("response of Allocate takes %d bytes, more than %d", len(text), maxResponseSize)
+		return fmt.Errorf("response of Allocate of resource %s takes %d bytes, more than %d", resource, len(text), maxResponseSize)
 	}
 	return nil
 }
@@ -55,7 +55,7 @@ func (m *merger) add(resource, kind, name string, value any) bool {
 		return true
 	}
 	if m.err == nil && !reflect.DeepEqual(before, value) {
-		m.err = fmt.Errorf("the plugins of resources %s and %s contradict each other: %s is %v and %v", m.from[key], resource, key, before, value)
+		m.err = fmt.Errorf("the plugins of resources %s and %s contradict each other: %.128s is %.64v and %.64v", m.from[key], resource, key, before, value)
 	}
 	return false
 }

@@ -34,15 +34,19 @@ func (a *Allocator) Resources() []Resource {
 func (a *Allocator) Manages(resource string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.state.resources[resource] != nil
+	return a.state.resources[resource] != nil || a.state.dropped[resource]
 }
 
-// Allocatable returns the healthy devices of each resource.
+// Allocatable returns the healthy devices of each resource that has a connected plugin. Source: GetAllocatableDevices in
+// pkg/kubelet/cm/devicemanager/manager.go.
 func (a *Allocator) Allocatable() map[string][]Device {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	healthy := map[string][]Device{}
 	for name, r := range a.state.resources {
+		if len(r.feeds) == 0 {
+			continue // as in Resource.Allocatable
+		}
 		for i := range r.devices {
 			if r.devices[i].Healthy {
 				healthy[name] = append(healthy[name], r.devices[i])
