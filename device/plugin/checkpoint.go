@@ -25,6 +25,7 @@ const CheckpointName = "kubelet_internal_checkpoint"
 // Limits of a checkpoint.
 const (
 	maxCheckpoint = 16 << 20 // bytes
+	maxStored     = 4 << 20  // bytes of a stored response, as in the kubelet
 	maxClaims     = 1 << 16
 	maxResources  = 1024
 )
@@ -147,7 +148,7 @@ func (e *checkpointEntry) toClaim(healthy map[string]bool) device.Claim {
 	}
 	slices.SortFunc(c.Devices, func(a, b device.Device) int { return strings.Compare(a.ID, b.ID) })
 	var stored api.ContainerAllocateResponse
-	if len(e.AllocResp) <= maxResponse && proto.Unmarshal(e.AllocResp, &stored) == nil {
+	if len(e.AllocResp) <= maxStored && proto.Unmarshal(e.AllocResp, &stored) == nil {
 		if response, err := convertResponse(&stored); err == nil {
 			c.Response = &response
 		}

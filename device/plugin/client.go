@@ -21,28 +21,40 @@ import (
 
 // Limits of the messages of a plugin, in bytes.
 const (
-	maxList     = 16 << 20 // of a list: 65,536 devices with 200 bytes each
-	maxResponse = 4 << 20  // of any other message, as in the kubelet
-	maxText     = 1 << 10  // of an error
+	maxList     = 16 << 20  // of a list or GetPreferredAllocation: 65,536 devices with 200 bytes each
+	maxResponse = 512 << 10 // of Allocate; a device.Allocator accepts 128 KiB
+	maxSmall    = 16 << 10  // of GetDevicePluginOptions and PreStartContainer
+	maxText     = 1 << 10   // of an error
+)
+
+// Limits of the concurrent calls of one plugin. Further calls wait, so that the requests and responses of many pods need little memory.
+const (
+	maxPreferredCalls = 2 // of GetPreferredAllocation; a request may have the IDs of all devices
+	maxAllocateCalls  = 16
 )
 
 // client calls one connected plugin.
 type client struct {
-	socket  string
-	conn    *grpc.ClientConn
-	api     api.DevicePluginClient
-	options device.PluginOptions
-	closed  atomic.Bool
+	socket    string
+	conn      *grpc.ClientConn
+	api       api.DevicePluginClient
+	options   device.PluginOptions
+	preferred chan struct{} // one value per running GetPreferredAllocation
+	allocates chan struct{} // one value per running Allocate
+	closed    atomic.Bool
 }
 
 var _ device.Plugin = (*client)(nil)
 
 // newClient calls GetDevicePluginOptions of the plugin at conn. After an error, conn is not closed.
 func newClient(ctx context.Context, conn *grpc.ClientConn, socket string) (*client, error) {
-	c := &client{socket: socket, conn: conn, api: api.NewDevicePluginClient(conn)}
+	c := &client{
+		socket: socket, conn: conn, api: api.NewDevicePluginClient(conn),
+		preferred: make(chan struct{}, maxPreferredCalls), allocates: make(chan struct{}, maxAllocateCalls),
+	}
 	ctx, cancel := context.WithTimeout(ctx, optionsTimeout)
 	defer cancel()
-	options, err := c.api.GetDevicePluginOptions(ctx, &api.Empty{}, grpc.MaxCallRecvMsgSize(maxResponse))
+	options, err := c.api.GetDevicePluginOptions(ctx, &api.Empty{}, grpc.MaxCallRecvMsgSize(maxSmall))
 	if err != nil {
 		return nil, wrapCallError(ctx, "failed to get device plugin options: ", err) // the kubelet's text
 	}
@@ -77,6 +89,10 @@ func (c *client) Preferred(ctx context.Context, open, chosen []string, count int
 	if count < 0 || count > math.MaxInt32 {
 		return nil, fmt.Errorf("call GetPreferredAllocation: count %d is out of range", count)
 	}
+	if err := takeSlot(ctx, c.preferred); err != nil {
+		return nil, wrapCallError(ctx, prefix, err)
+	}
+	defer func() { <-c.preferred }()
 	request := &api.ContainerPreferredAllocationRequest{AvailableDeviceIDs: open, MustIncludeDeviceIDs: chosen, AllocationSize: int32(count)}
 	response, err := c.api.GetPreferredAllocation(ctx, &api.PreferredAllocationRequest{
 		ContainerRequests: []*api.ContainerPreferredAllocationRequest{request},
@@ -100,10 +116,14 @@ func (c *client) Allocate(ctx context.Context, ids []string) (device.Response, e
 	if err := c.checkOpen(); err != nil {
 		return device.Response{}, err
 	}
+	if err := takeSlot(ctx, c.allocates); err != nil {
+		return device.Response{}, wrapCallError(ctx, "", err)
+	}
+	defer func() { <-c.allocates }()
 	answer, err := c.api.Allocate(ctx, &api.AllocateRequest{ContainerRequests: []*api.ContainerAllocateRequest{{DevicesIds: ids}}},
 		grpc.MaxCallRecvMsgSize(maxResponse))
 	if err != nil {
-		return device.Response{}, wrapCallError(ctx, "", err)
+		return device.Response{}, wrapCallError(ctx, c.allocatePrefix(err), err)
 	}
 	containers := answer.GetContainerResponses()
 	switch len(containers) {
@@ -120,17 +140,36 @@ func (c *client) Allocate(ctx context.Context, ids []string) (device.Response, e
 	return response, nil
 }
 
+// allocatePrefix returns the socket if gRPC has rejected the response of Allocate. Errors of the plugin have no prefix, as in the kubelet.
+func (c *client) allocatePrefix(err error) string {
+	text := status.Convert(err).Message()
+	if strings.HasPrefix(text, "grpc: received message") || strings.HasPrefix(text, "cardinality violation") {
+		return fmt.Sprintf("allocation response of device plugin %s: ", c.socket)
+	}
+	return ""
+}
+
 // PreStart calls PreStartContainer. Source: callPreStartContainerIfNeeded in pkg/kubelet/cm/devicemanager/manager.go.
 func (c *client) PreStart(ctx context.Context, ids []string) error {
 	const prefix = "device plugin PreStartContainer rpc failed with err: "
 	if err := c.checkOpen(); err != nil {
 		return fmt.Errorf(prefix+"%w", err)
 	}
-	_, err := c.api.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: ids}, grpc.MaxCallRecvMsgSize(maxResponse))
+	_, err := c.api.PreStartContainer(ctx, &api.PreStartContainerRequest{DevicesIds: ids}, grpc.MaxCallRecvMsgSize(maxSmall))
 	if err != nil {
 		return wrapCallError(ctx, prefix, err)
 	}
 	return nil
+}
+
+// takeSlot takes a slot for a call, which the caller releases. It returns a gRPC error if ctx ends first.
+func takeSlot(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
 }
 
 // callError is the error of a call to a plugin.

@@ -23,8 +23,9 @@
 // # Hostile plugins
 //
 // Messages, lists, IDs, paths and texts are limited. Paths of mounts and devices must be absolute; the host cleans them. Symbolic
-// links to sockets are not followed. Connections, plugins and registrations are limited. Back-pressure stops a plugin that sends lists
-// too fast. A rejected list is logged at most once a minute per plugin, and the previous list stays valid.
+// links to sockets are not followed. Connections, plugins, registrations and the concurrent calls of a plugin are limited.
+// Back-pressure stops a plugin that sends lists too fast. A rejected list is logged at most once a minute per plugin, and the
+// previous list stays valid.
 //
 // # Concurrency
 //

@@ -41,7 +41,8 @@ type fakePlugin struct {
 	list      func(grpc.ServerStreamingServer[api.ListAndWatchResponse]) error
 	preferred func(*api.PreferredAllocationRequest) (*api.PreferredAllocationResponse, error)
 	allocate  func(*api.AllocateRequest) (*api.AllocateResponse, error)
-	stop      func() // stops the server and removes its socket
+	desc      *grpc.ServiceDesc // replaces that of the service; nil: the service
+	stop      func()            // stops the server and removes its socket
 }
 
 // newFake returns a plugin with the healthy device gpu0.
@@ -67,7 +68,10 @@ func (f *fakePlugin) serve(t *testing.T, path string) *fakePlugin {
 
 func (f *fakePlugin) serveOn(t *testing.T, l net.Listener, services ...func(*grpc.Server)) *fakePlugin {
 	g := grpc.NewServer()
-	api.RegisterDevicePluginServer(g, f)
+	if f.desc == nil {
+		f.desc = &api.DevicePlugin_ServiceDesc
+	}
+	g.RegisterService(f.desc, f)
 	for _, register := range services {
 		register(g)
 	}
@@ -248,19 +252,20 @@ func (c connection) awaitClosed(t *testing.T) {
 // node is a running host with its directory and receiver.
 type node struct {
 	*plugin.Host
-	*receiver
-	dir  string
-	stop func() // stops Run and waits until it has returned
+	*receiver // nil: the receiver has another type
+	dir       string
+	stop      func() // stops Run and waits until it has returned
 }
 
 // runHost runs a host in dir, until the test ends or n.stop is called.
 func runHost(t *testing.T, dir string, opts plugin.Options) *node {
 	t.Helper()
 	r, _ := opts.Receiver.(*receiver)
-	if r == nil {
+	if opts.Receiver == nil {
 		r = newReceiver()
+		opts.Receiver = r
 	}
-	opts.Dir, opts.Receiver = dir, r
+	opts.Dir = dir
 	h, err := plugin.New(opts)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -288,15 +293,16 @@ func (n *node) request(ctx context.Context, request *api.RegisterRequest) error 
 	return err
 }
 
-// logRecorder counts the log records with each message.
+// logRecorder counts the log records with each message, and keeps the attributes of the last.
 type logRecorder struct {
 	slog.Handler
 	mu       sync.Mutex
 	messages map[string]int
+	attrs    map[string]map[string]string // by message and key
 }
 
 func newLogRecorder() *logRecorder {
-	return &logRecorder{Handler: slog.DiscardHandler, messages: map[string]int{}}
+	return &logRecorder{Handler: slog.DiscardHandler, messages: map[string]int{}, attrs: map[string]map[string]string{}}
 }
 
 func (l *logRecorder) Enabled(context.Context, slog.Level) bool { return true }
@@ -306,7 +312,17 @@ func (l *logRecorder) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.messages[r.Message]++
+	attrs := map[string]string{}
+	r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
+	l.attrs[r.Message] = attrs
 	return nil
+}
+
+// attr returns an attribute of the last record with this message.
+func (l *logRecorder) attr(message, key string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attrs[message][key]
 }
 
 func (l *logRecorder) count(message string) int {

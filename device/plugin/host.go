@@ -94,7 +94,8 @@ func (h *Host) startSession(ctx context.Context, wg *sync.WaitGroup, s *session)
 	if h.count >= maxPlugins {
 		h.mu.Unlock()
 		s.stop(nil)
-		s.finishConnect(fmt.Errorf("%d device plugins are connected or connecting, and no more are allowed", maxPlugins))
+		s.finishConnect(fmt.Errorf("connect device plugin of resource %s at socket %s: %d device plugins are connected or connecting, and no more are allowed",
+			s.key.resource, s.key.socket, maxPlugins))
 		close(s.done)
 		return
 	}

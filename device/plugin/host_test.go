@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -250,7 +251,6 @@ func TestNew(t *testing.T) {
 		"field Dir is empty":                   {Receiver: r},
 		`field Dir: "d" is no absolute path`:   {Dir: "d", Receiver: r},
 		"field Receiver is nil":                {Dir: "/d"},
-		"field Sockets: 1025 sockets":          {Dir: "/d", Receiver: r, Sockets: make([]device.Socket, 1025)},
 		`field Sockets: resource "gpu"`:        {Dir: "/d", Receiver: r, Sockets: []device.Socket{{Resource: "gpu", Path: "p"}}},
 		`field Sockets: socket "/d/../../p"`:   {Dir: "/d", Receiver: r, Sockets: []device.Socket{{Resource: resource, Path: "/d/../../p"}}},
 		`field Sockets: socket "/d/p\x00.sock`: {Dir: "/d", Receiver: r, Sockets: []device.Socket{{Resource: resource, Path: "p\x00.sock"}}},
@@ -264,6 +264,21 @@ func TestNew(t *testing.T) {
 	cancel()
 	require.NoError(t, h.Run(ctx))
 	require.ErrorContains(t, h.Run(ctx), "second call of Run")
+}
+
+// Plugins that have registered many sockets do not prevent a restart. The newest socket of each resource is connected.
+func TestTooManySockets(t *testing.T) {
+	dir := t.TempDir()
+	newFake().serve(t, filepath.Join(dir, "new.sock"))
+	var sockets []device.Socket
+	for i := range 1024 {
+		sockets = append(sockets, device.Socket{Resource: resource, Path: fmt.Sprint(i, ".sock")})
+	}
+	log := newLogRecorder()
+	n := runHost(t, dir, plugin.Options{Sockets: append(sockets, device.Socket{Resource: resource, Path: "new.sock"}), Logger: slog.New(log)})
+	n.await(t).awaitDevices(t, "gpu0")
+	assert.Equal(t, "1024", log.attr("too many sockets of device plugins: some are not connected", "omitted"))
+	assert.Zero(t, log.count("device plugin is not connected"))
 }
 
 // Run returns although a Register call waits for a hung plugin.
@@ -286,13 +301,19 @@ func TestRunReturnsWhileRegistering(t *testing.T) {
 	require.ErrorContains(t, n.Handler().Register(t.Context(), registryPlugin(n.path("p.sock"))), "Run is not running")
 }
 
-// The number of plugins is limited. Plugins that are connecting count.
-func TestTooManyPlugins(t *testing.T) {
+// skipWithFewFiles skips a test that needs 1,024 connections if the process may not open their files.
+func skipWithFewFiles(t *testing.T) {
+	t.Helper()
 	var limit syscall.Rlimit
 	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	if limit.Cur < 4096 {
 		t.Skipf("the test needs 1024 connections, and may open %d files", limit.Cur)
 	}
+}
+
+// The number of plugins is limited. Plugins that are connecting count.
+func TestTooManyPlugins(t *testing.T) {
+	skipWithFewFiles(t)
 	dir := t.TempDir()
 	listen(t, filepath.Join(dir, "hung.sock")) // accepts no connection
 	var sockets []device.Socket

@@ -90,7 +90,7 @@ func TestAllocateRejectsInvalidResponses(t *testing.T) {
 		"nodes contradict":  {`two device nodes at container path "/dev/a"`, []*answer{{Devices: []*api.DeviceSpec{{ContainerPath: "/dev/a", HostPath: "/dev/a", Permissions: "r"}, {ContainerPath: "/dev/a", HostPath: "/dev/a", Permissions: "rw"}}}}},
 		"CDI":               {`CDI device "gpu0": the name must have the form VENDOR/CLASS=NAME`, []*answer{{CdiDevices: []*api.CDIDevice{{Name: "gpu0"}}}}},
 		"CDI size":          {"more than 512", []*answer{{CdiDevices: []*api.CDIDevice{{Name: "v/c=" + strings.Repeat("x", 512)}}}}},
-		"message":           {"code = ResourceExhausted", []*answer{{Envs: map[string]string{"A": strings.Repeat("x", 5<<20)}}}},
+		"message":           {"p.sock: rpc error: code = ResourceExhausted desc = grpc: received message larger than max (16777", []*answer{{Envs: map[string]string{"A": strings.Repeat("x", 16<<20)}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response, err := allocate(t, test.containers...)
@@ -163,7 +163,7 @@ func TestPreferredResponses(t *testing.T) {
 // An invalid list is logged once and changes nothing. A message above the limit ends the stream.
 func TestInvalidLists(t *testing.T) {
 	log, lists := newLogRecorder(), make(chan devices)
-	_, c := connectFake(t, plugin.Options{Logger: slog.New(log)}, func(f *fakePlugin) {
+	n, c := connectFake(t, plugin.Options{Logger: slog.New(log)}, func(f *fakePlugin) {
 		f.list = func(s stream) error {
 			for list := range lists {
 				if err := s.Send(&api.ListAndWatchResponse{Devices: list}); err != nil {
@@ -181,9 +181,9 @@ func TestInvalidLists(t *testing.T) {
 	want := []device.Device{{ID: "a", Healthy: true, Nodes: 1 << 63}, {ID: "b"}}
 	assert.Equal(t, want, got)
 	for _, invalid := range []devices{
+		{{ID: strings.Repeat("x", 1<<20)}}, // logged
 		{{ID: ""}},
 		{{ID: "a"}, {ID: "a"}},
-		{{ID: strings.Repeat("x", 1<<20)}},
 		{{ID: "a", Topology: node(64)}},
 		{{ID: "a", Topology: node(-2)}},
 		make(devices, 1<<16+1),
@@ -199,7 +199,10 @@ func TestInvalidLists(t *testing.T) {
 	c.awaitDevices(t, "c")
 	_, updates := c.feed.Devices()
 	assert.Equal(t, 2, updates, "an invalid list has replaced a valid one")
-	assert.Equal(t, 1, log.count("list of device plugin is rejected"))
+	const rejected = "list of device plugin is rejected"
+	assert.Equal(t, 1, log.count(rejected))
+	assert.Equal(t, resource+" "+n.path("p.sock"), log.attr(rejected, "resource")+" "+log.attr(rejected, "socket"))
+	assert.Equal(t, `device 0 of the list: ID "`+strings.Repeat("x", 32)+`"... has 1048576 bytes, more than 1024`, log.attr(rejected, "error"))
 
 	lists <- devices{{ID: strings.Repeat("x", 17<<20)}}
 	close(lists)

@@ -29,7 +29,8 @@ type Options struct {
 	// DevicePlugin are used. Empty: plugins register in Dir only.
 	Registry string
 	Receiver Receiver // required
-	// Sockets are those of the plugins before a restart. Run connects to each once. Relative paths are relative to Dir. Nil: none.
+	// Sockets are those of the plugins before a restart. Run connects to each once. Relative paths are relative to Dir. Of more than 1,024
+	// sockets, Run connects to the last of each resource only. Nil: none.
 	Sockets []device.Socket
 	Hooks   Hooks
 	Logger  *slog.Logger // nil discards
@@ -53,12 +54,17 @@ func (o *Options) validate() error {
 		return fmt.Errorf("device/plugin: field Dir: %q is no absolute path", o.Dir)
 	case o.Receiver == nil:
 		return errors.New("device/plugin: field Receiver is nil")
-	case len(o.Sockets) > maxPlugins:
-		return fmt.Errorf("device/plugin: field Sockets: %d sockets, more than %d", len(o.Sockets), maxPlugins)
 	}
 	o.Dir = filepath.Clean(o.Dir)
-	sockets := make([]device.Socket, 0, len(o.Sockets))
-	for _, s := range o.Sockets {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	limited := limitSockets(o.Sockets)
+	if omitted := len(o.Sockets) - len(limited); omitted > 0 {
+		o.Logger.Warn("too many sockets of device plugins: some are not connected", "omitted", omitted, "limit", maxPlugins)
+	}
+	sockets := make([]device.Socket, 0, len(limited))
+	for _, s := range limited {
 		if !isExtendedResource(s.Resource) {
 			return fmt.Errorf("device/plugin: field Sockets: resource %.64q is invalid", s.Resource)
 		}
@@ -71,8 +77,24 @@ func (o *Options) validate() error {
 		sockets = append(sockets, s)
 	}
 	o.Sockets = sockets
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	return nil
+}
+
+// limitSockets returns list if it has at most maxPlugins sockets. Otherwise it returns the last socket of each resource, of at most maxPlugins resources.
+// It returns no error: what plugins have registered must not prevent a restart.
+func limitSockets(list []device.Socket) []device.Socket {
+	if len(list) <= maxPlugins {
+		return list
+	}
+	last := map[string]int{} // position by resource
+	for i, s := range list {
+		last[s.Resource] = i
+	}
+	var limited []device.Socket
+	for i, s := range list {
+		if last[s.Resource] == i && len(limited) < maxPlugins {
+			limited = append(limited, s)
+		}
+	}
+	return limited
 }

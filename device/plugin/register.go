@@ -38,7 +38,8 @@ func (r *registrar) Register(ctx context.Context, request *api.RegisterRequest) 
 	}
 	s, err := r.host.acceptRequest(request)
 	if err != nil {
-		r.host.opts.Logger.Warn("registration of device plugin is refused", "resource", shortenText(request.GetResourceName()), "error", err)
+		r.host.opts.Logger.Warn("registration of device plugin is refused",
+			"resource", shortenText(request.GetResourceName()), "error", shortenText(err.Error()))
 	} else {
 		err = r.host.connect(ctx, s, registerWait)
 	}

@@ -58,16 +58,16 @@ func TestRegisterRefusesInvalidRequests(t *testing.T) {
 		"long name":   {newRequest("vendor.example/"+long, "p.sock"), `the ResourceName "vendor.example/` + long + `" is invalid`},
 		"new line":    {newRequest("vendor.example/gpu\n", "p.sock"), `the ResourceName "vendor.example/gpu\n" is invalid`},
 
-		"upwards":      {newRequest(resource, "../p.sock"), `endpoint "../p.sock" is no file name`},
+		"upwards":      {newRequest(resource, "../p.sock"), `register device plugin of resource vendor.example/gpu: endpoint "../p.sock" is no file name`},
 		"parent":       {newRequest(resource, ".."), `endpoint ".." is no file name`},
 		"no endpoint":  {newRequest(resource, ""), `endpoint is empty`},
-		"absolute":     {newRequest(resource, filepath.Join(dir, "p.sock")), `is no file name`},
+		"absolute":     {newRequest(resource, filepath.Join(dir, "p.sock")), `endpoint "` + filepath.Join(dir, "p.sock") + `" is no file name`},
 		"zero byte":    {newRequest(resource, "p\x00"), `is no file name`},
 		"long":         {newRequest(resource, strings.Repeat("x", 256)), `has 256 bytes, more than 255`},
 		"own socket":   {newRequest(resource, "kubelet.sock"), `is the socket of the registration server`},
 		"regular file": {newRequest(resource, "file.sock"), "failed to dial device plugin: socket " + dir + "/file.sock: not a socket"},
-		"directory":    {newRequest(resource, "dir.sock"), "not a socket"},
-		"symlink":      {newRequest(resource, "link.sock"), "not a socket"},
+		"directory":    {newRequest(resource, "dir.sock"), dir + "/dir.sock: not a socket"},
+		"symlink":      {newRequest(resource, "link.sock"), dir + "/link.sock: not a socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,7 +84,9 @@ func (h *Host) runServer(ctx context.Context) error {
 	api.RegisterRegistrationServer(g, &registrar{host: h})
 	h.setServerError(nil)
 	served := make(chan error, 1)
-	go func() { served <- g.Serve(&limitedListener{Listener: l, slots: make(chan struct{}, maxConns)}) }()
+	go func() {
+		served <- g.Serve(&limitedListener{Listener: l, limit: maxConns, open: map[*limitedConn]bool{}})
+	}()
 	select {
 	case <-ctx.Done():
 		g.Stop()
@@ -155,36 +158,64 @@ func createDeprecationFile(dir string) error {
 	return f.Close()
 }
 
-// limitedListener accepts a connection when there are fewer than cap(slots) connections.
+// limitedListener accepts connections. Above limit, it closes the connection from which it has read nothing for the longest time: clients that
+// keep their connections lock out no plugin.
 type limitedListener struct {
 	net.Listener
-	slots chan struct{} // one value per connection
+	limit int
+
+	mu   sync.Mutex // guards open
+	open map[*limitedConn]bool
 }
 
-// Accept closes a connection above the limit at once.
+// Accept returns the next connection.
 func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			_ = c.Close()
-		}
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	c := &limitedConn{Conn: accepted, listener: l}
+	c.lastRead.Store(time.Now().UnixNano())
+	if removed := l.add(c); removed != nil {
+		_ = removed.Conn.Close()
+	}
+	return c, nil
 }
 
-// limitedConn is a connection that has a slot of its listener until it is closed.
+// add adds c. Above the limit, it removes and returns another connection, which the caller closes.
+func (l *limitedListener) add(c *limitedConn) (removed *limitedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) >= l.limit {
+		for old := range l.open {
+			if removed == nil || old.lastRead.Load() < removed.lastRead.Load() {
+				removed = old
+			}
+		}
+		delete(l.open, removed)
+	}
+	l.open[c] = true
+	return removed
+}
+
+// limitedConn is a connection of a limitedListener.
 type limitedConn struct {
 	net.Conn
-	release func()
+	listener *limitedListener
+	lastRead atomic.Int64 // in Unix nanoseconds; at first the time of Accept
 }
 
-// Close closes the connection and releases its slot.
+// Read reads from the connection.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.lastRead.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// Close closes the connection and removes it from the listener.
 func (c *limitedConn) Close() error {
-	c.release()
+	c.listener.mu.Lock()
+	delete(c.listener.open, c)
+	c.listener.mu.Unlock()
 	return c.Conn.Close()
 }

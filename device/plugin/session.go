@@ -101,6 +101,7 @@ func (s *session) finishConnect(err error) {
 func (h *Host) runSession(ctx context.Context, s *session) {
 	defer h.removeSession(s)
 	defer s.stop(nil)
+	defer func() { s.previous = nil }() // otherwise each session would retain all sessions of its key before it
 	log := h.opts.Logger.With("resource", s.key.resource, "socket", s.key.socket)
 	c, feed, err := h.connectPlugin(ctx, s)
 	if err != nil && context.Cause(ctx) != nil {
