@@ -16,8 +16,9 @@ import (
 
 // connSet has the open connections. It limits their number, and the size of the responses that clients have not received.
 //
-// Above the limit it removes the connection that was silent for the longest time: a client that never closes its connections
-// does not lock out other clients. gRPC queues a response without limit if the client does not read it.
+// Above the limit it removes the connection that was idle for the longest time, and one with a running request only if there is no other: clients
+// that keep their connections, or open new ones without end, do not lock out other clients. gRPC queues a response without limit if the client
+// does not read it.
 type connSet struct {
 	limit        int
 	maxUnsent    int           // bytes of the responses of all connections
@@ -25,7 +26,35 @@ type connSet struct {
 
 	mu     sync.Mutex // guards the fields below, and limitedConn.unsent
 	open   map[*limitedConn]bool
-	unsent int // bytes
+	unsent int       // bytes
+	warned time.Time // of the last true result of shouldWarn
+}
+
+// shouldWarn reports whether a closed connection is logged: at most once in warnPeriod.
+func (s *connSet) shouldWarn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); now.Sub(s.warned) >= warnPeriod {
+		s.warned = now
+		return true
+	}
+	return false
+}
+
+// hasRoom reports whether there are fewer connections than the limit, or one that was idle for minIdle.
+func (s *connSet) hasRoom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.open) < s.limit {
+		return true
+	}
+	before := time.Now().Add(-minIdle).UnixNano()
+	for c := range s.open {
+		if c.running.Load() == 0 && c.lastUsed.Load() < before {
+			return true
+		}
+	}
+	return false
 }
 
 // add adds a connection. The caller closes the removed connection, unless it is nil.
@@ -37,7 +66,7 @@ func (s *connSet) add(c *limitedConn) (removed *limitedConn) {
 	}
 	if len(s.open) >= s.limit {
 		for old := range s.open {
-			if removed == nil || old.lastRead.Load() < removed.lastRead.Load() {
+			if removed == nil || old.isLessUsed(removed) {
 				removed = old
 			}
 		}
@@ -86,11 +115,42 @@ func (s *connSet) removeLocked(c *limitedConn) {
 	}
 }
 
-// limitedListener is a listener that adds its connections to conns.
+// Periods of a listener with too many connections.
+const (
+	minIdle    = 500 * time.Millisecond // after which an idle connection is closed
+	idlePeriod = 10 * time.Millisecond  // between two searches for one
+)
+
+// limitedListener is a listener that adds its connections to conns. Above the limit, new connections wait until another connection was idle for
+// minIdle: a crowd of clients then gets responses one after the other, instead of closing each other's new connections.
 type limitedListener struct {
 	net.Listener
 	conns *connSet
 	log   *slog.Logger
+
+	once   sync.Once
+	closed chan struct{} // closed by Close
+}
+
+func newLimitedListener(l net.Listener, conns *connSet, log *slog.Logger) *limitedListener {
+	return &limitedListener{Listener: l, conns: conns, log: log, closed: make(chan struct{})}
+}
+
+// Close closes the listener. A waiting Accept returns.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// awaitRoom waits until a connection can be added or is idle for minIdle, at most for the write timeout, or until Close.
+func (l *limitedListener) awaitRoom() {
+	for end := time.Now().Add(l.conns.writeTimeout); !l.conns.hasRoom() && time.Now().Before(end); {
+		select {
+		case <-time.After(idlePeriod):
+		case <-l.closed:
+			return
+		}
+	}
 }
 
 // Accept returns the next connection, and closes another connection if there are too many.
@@ -99,10 +159,13 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.awaitRoom()
 	c := &limitedConn{Conn: accepted, conns: l.conns}
-	c.lastRead.Store(time.Now().UnixNano())
+	c.lastUsed.Store(time.Now().UnixNano())
 	if removed := l.conns.add(c); removed != nil {
-		l.log.Warn("too many connections to the podresources API: closing the longest silent connection", "limit", l.conns.limit)
+		if l.conns.shouldWarn() {
+			l.log.Warn("too many connections to the podresources API: closing the longest idle connections", "limit", l.conns.limit)
+		}
 		_ = removed.Conn.Close()
 	}
 	return c, nil
@@ -112,15 +175,38 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 type limitedConn struct {
 	net.Conn
 	conns    *connSet
-	lastRead atomic.Int64 // in Unix nanoseconds; at first the time of Accept
+	running  atomic.Int32 // requests, without those that are not received completely
+	lastUsed atomic.Int64 // time of the last Read or end of a request, in Unix nanoseconds; at first the time of Accept
 	written  frameCounter // used by Write
 	unsent   int          // bytes of responses; guarded by conns.mu
+}
+
+// isLessUsed reports whether c is closed rather than other: it has no running request, or is idle for longer.
+func (c *limitedConn) isLessUsed(other *limitedConn) bool {
+	if idle := c.running.Load() == 0; idle != (other.running.Load() == 0) {
+		return idle
+	}
+	return c.lastUsed.Load() < other.lastUsed.Load()
+}
+
+// startRequest records a running request, and endRequest its end. c may be nil.
+func (c *limitedConn) startRequest() {
+	if c != nil {
+		c.running.Add(1)
+	}
+}
+
+func (c *limitedConn) endRequest() {
+	if c != nil {
+		c.lastUsed.Store(time.Now().UnixNano())
+		c.running.Add(-1)
+	}
 }
 
 // Read reads from the connection.
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.lastRead.Store(time.Now().UnixNano())
+	c.lastUsed.Store(time.Now().UnixNano())
 	return n, err
 }
 

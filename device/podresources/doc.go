@@ -36,7 +36,7 @@
 //   - An active pod is not listed while its devices are not reserved, unless Options.ListUnreserved is set.
 //   - A socket on which another process listens, and another kind of file, are not removed; Run retries.
 //   - The socket has mode 0600, regardless of the umask.
-//   - Above 100 open connections, the longest silent connection is closed.
+//   - Above 100 open connections, the longest idle connection is closed after half a second.
 //
 // Test kit: tests of a consumer use a [PodsFunc] and a socket in a temporary directory.
 package podresources

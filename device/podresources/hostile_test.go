@@ -161,6 +161,27 @@ func TestLongestSilentConnectionIsClosedAboveTheLimit(t *testing.T) {
 	}
 }
 
+// New connections do not close a connection whose request is running, so that requests are served in spite of a crowd of clients.
+func TestRunningRequestIsServedAboveTheLimit(t *testing.T) {
+	socket, running, release := tempSocket(t), make(chan struct{}), make(chan struct{})
+	conn, _ := serve(t, podresources.Options{Socket: socket, MaxConnections: 3, Pods: podresources.PodsFunc(func() (active, inactive []device.Pod) {
+		running <- struct{}{}
+		<-release
+		return nil, nil
+	})})
+	served := make(chan error, 1)
+	go func() {
+		_, err := podresourcesv1.NewPodResourcesListerClient(conn).List(t.Context(), &podresourcesv1.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+		served <- err
+	}()
+	<-running
+	for range 4 {
+		connect(t, socket)
+	}
+	close(release)
+	assert.NoError(t, <-served)
+}
+
 // connect opens a connection that sends nothing, and waits until the server has accepted it.
 func connect(t *testing.T, socket string) net.Conn {
 	t.Helper()

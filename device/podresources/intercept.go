@@ -35,25 +35,29 @@ func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 		return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit")
 	}
 	callHook(s.opts.Hooks.RequestReceived, version, method)
+	c := connOf(ctx)
+	c.startRequest()
+	defer c.endRequest()
 	response, err := s.running.run(ctx, func() (any, error) { return handle(ctx, request) })
 	if err != nil {
 		callHook(s.opts.Hooks.RequestFailed, version, method)
 		return nil, err
 	}
-	s.limitUnsent(ctx, response)
+	s.limitUnsent(c, response)
 	return response, nil
 }
 
 // limitUnsent counts a response as unsent. If clients do not receive too many responses, it closes the connection with the most
 // unsent bytes.
-func (s *Server) limitUnsent(ctx context.Context, response any) {
-	c, message := connOf(ctx), response.(proto.Message)
-	size := proto.Size(message)
+func (s *Server) limitUnsent(c *limitedConn, response any) {
+	size := proto.Size(response.(proto.Message))
 	if c == nil || size > maxResponse { // gRPC does not send a larger response
 		return
 	}
 	if removed := s.conns.addUnsent(c, size+messageHeader); removed != nil {
-		s.opts.Logger.Warn("a client of the podresources API does not receive its responses: closing its connection", "limit", s.conns.maxUnsent)
+		if s.conns.shouldWarn() {
+			s.opts.Logger.Warn("clients of the podresources API do not receive their responses: closing their connections", "limit", s.conns.maxUnsent)
+		}
 		_ = removed.Conn.Close()
 	}
 }

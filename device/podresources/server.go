@@ -39,16 +39,17 @@ const (
 const (
 	maxSocketPath  = 100 // bytes; a socket address has at most 107
 	maxRequest     = 16 << 10
-	maxResponse    = 64 << 20
+	maxResponse    = 16 << 20        // as in the kubelet's client
 	maxUnsent      = 2 * maxResponse // responses of all connections that clients have not received
 	maxHeaders     = 16 << 10
 	maxStreams     = 100 // concurrent requests of a connection
-	maxRunning     = 256 // concurrent requests of all connections; further requests wait
+	maxRunning     = 8   // concurrent requests of all connections; further requests wait
 	connectTimeout = 10 * time.Second
 	idleTimeout    = 10 * time.Minute // of a connection without requests
 	pingInterval   = time.Minute      // for a client that sends nothing during a request
 	pingTimeout    = 20 * time.Second
 	stopTimeout    = 5 * time.Second // for requests in progress when the server stops
+	warnPeriod     = time.Minute     // least time between two logged warnings about connections
 )
 
 // retryPolicy is the back-off after the listener has failed.
@@ -68,7 +69,7 @@ type Options struct {
 
 	Rate           int           // requests per second of all clients; zero means 100, a negative number no limit
 	Burst          int           // requests at once above Rate; zero means 10
-	MaxConnections int           // open connections; zero means 100. Above it, the longest silent connection is closed
+	MaxConnections int           // open connections; zero means 100. Above it, the longest idle connection is closed
 	Timeout        time.Duration // of a request, and of a client that reads nothing; zero means 10 s
 
 	Logger *slog.Logger // nil discards
@@ -193,7 +194,7 @@ func (s *Server) serveSocket(ctx context.Context, g *grpc.Server) error {
 		return fmt.Errorf("listen on socket %s: %w", s.opts.Socket, err)
 	}
 	s.opts.Logger.Info("serving the podresources API", "socket", s.opts.Socket)
-	if err := g.Serve(&limitedListener{Listener: l, conns: &s.conns, log: s.opts.Logger}); err != nil {
+	if err := g.Serve(newLimitedListener(l, &s.conns, s.opts.Logger)); err != nil {
 		return fmt.Errorf("serve socket %s: %w", s.opts.Socket, err)
 	}
 	return errors.New("gRPC server stopped")
