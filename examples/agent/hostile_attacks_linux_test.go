@@ -47,6 +47,10 @@ var attacks = []struct {
 	{"12,000 terminated pods", manyPods},
 	{"5,000 optional config maps that do not exist", missingMaps},
 	{"a volume record of more than 4 MiB", largeRecord},
+	{"10,000 devices with long IDs every 10 ms", restlessDevices},
+	{"Allocate responses of 16 MiB", largeAllocations},
+	{"1,000 connections that list pod resources", listWithoutEnd},
+	{"2,000 registrations of device plugins a second", registrationFlood},
 }
 
 // largeQuantities sends quantities in a manifest and through the API server.
