@@ -20,7 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
 )
 
-// ConformanceNode is a device manager and a topology manager, with plugins in memory.
+// ConformanceNode is a device manager and a topology manager, with plugins in memory or on sockets.
 type ConformanceNode struct {
 	Active []*v1.Pod // admitted pods that have not terminated
 
@@ -28,6 +28,8 @@ type ConformanceNode struct {
 	numa     []cadvisorapi.Node
 	topology topologymanager.Manager
 	manager  *ManagerImpl
+	sockets  bool // plugins register on a socket
+	counts   *ConformanceCounts
 }
 
 // ConformancePlugin is a plugin that answers its calls in memory.
@@ -41,7 +43,10 @@ type ConformancePlugin struct {
 
 // NewConformanceNode returns a node with this topology policy and scope, which keeps its checkpoint in dir.
 func NewConformanceNode(dir string, numaNodes int, policy, scope string) (*ConformanceNode, error) {
-	n := &ConformanceNode{dir: dir}
+	return newConformanceNode(&ConformanceNode{dir: dir}, numaNodes, policy, scope)
+}
+
+func newConformanceNode(n *ConformanceNode, numaNodes int, policy, scope string) (*ConformanceNode, error) {
 	for i := range numaNodes {
 		n.numa = append(n.numa, cadvisorapi.Node{Id: i})
 	}
@@ -61,6 +66,9 @@ func (n *ConformanceNode) Restart(policy, scope string) (err error) {
 }
 
 func (n *ConformanceNode) start() error {
+	if n.sockets {
+		return n.startServer()
+	}
 	checkpoints, err := checkpointmanager.NewCheckpointManager(n.dir)
 	if err != nil {
 		return err
