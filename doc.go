@@ -9,6 +9,7 @@
 //   - [github.com/seed81659283/nodeagent/agent]: connects the packages below to a node, with a kubelet's configuration and defaults
 //   - [github.com/seed81659283/nodeagent/agent/kubeletconfig]: reads and validates a kubelet's configuration file, and converts it to
 //     the options of engines
+//   - [github.com/seed81659283/nodeagent/agent/kubeletflags]: parses the kubelet's command line, and applies its flags to a configuration
 //   - [github.com/seed81659283/nodeagent/nodetest]: is a node in memory and in virtual time, whose pods use CPU, memory and disks
 //   - [github.com/seed81659283/nodeagent/nodetest/machine]: models the CPUs, memory, disks and processes of a machine; pure
 //

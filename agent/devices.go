@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/device/poddevice"
@@ -28,14 +29,15 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
 		return err
 	}
-	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
+	restart := a.config.Node.UnhealthyDevices == kubeletconfig.RestartUnhealthy
+	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Restart: restart, Allocator: device.Options{
 		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
 		Previous: func() (device.Previous, error) {
 			return plugin.ReadCheckpoint(a.filePath("device-plugins/" + plugin.CheckpointName))
 		},
 		Hooks: a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
 	}}
-	if a.config.Node.EvictUnhealthy {
+	if a.config.Node.UnhealthyDevices == kubeletconfig.EvictUnhealthy {
 		opts.Evict = a.pods.Evict
 	}
 	devices, err := poddevice.New(opts)
@@ -45,8 +47,8 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	allocator := devices.Allocator()
 	plugins := plugin.Options{
 		Dir: a.filePath("device-plugins"), Registry: a.filePath("plugins_registry"), Receiver: allocator, Sockets: allocator.Sockets(), Logger: a.log,
+		Hooks: plugin.Hooks{RegistrationRequested: a.metrics.DevicePlugins()},
 	}
-	plugins.Hooks.RegistrationRequested = a.metrics.DevicePlugins()
 	if a.plugins, err = plugin.New(plugins); err != nil {
 		return err
 	}

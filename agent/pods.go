@@ -94,10 +94,14 @@ func (a *Agent) addManifestServer(context.Context, *lifecycle.Options) error {
 func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
+	host, none, err := k.HostDNS(a.client != nil)
+	if err != nil {
+		return err
+	}
 	*opts = lifecycle.Options{
-		Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
+		AdoptUnlabeled: n.AdoptPods, Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
-			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
+			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ResolvConf: host, NoResolvConf: none, ClusterDomain: k.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
 				a.recordPodEvent(pod, corev1.EventTypeWarning, reason, message)
 			},

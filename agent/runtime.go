@@ -119,7 +119,7 @@ func (a *Agent) createContainerGC(_ context.Context, opts *lifecycle.Options) er
 		Pod: gc.OwnedBy(a.pods.IsManaged), MayRemove: func(map[string]string) bool { return n.ForeignPods },
 		LogRoot: k.PodLogsDir, LogLinks: n.ContainerLogsDir, PodRoot: opts.Dirs.Pods, Release: release, Logger: a.log,
 		// The directory may have logs of other agents. The reconciler removes the logs of its own pods.
-		KeepLogs: k.PodLogsDir == podspec.DefaultLogRoot && !n.ForeignPods,
+		KeepLogs: k.PodLogsDir == podspec.DefaultLogRoot && !n.ForeignPods && !n.AdoptPods,
 		Hooks:    gc.JoinContainerHooks(gc.ContainerHooks{Event: a.logNodeEvent}, a.options.Hooks.ContainerGC),
 	})
 	if err != nil {

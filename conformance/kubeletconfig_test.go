@@ -23,6 +23,9 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if !f.IsExported() {
+			continue
+		}
 		if name == "" {
 			for name, field := range jsonFields(f.Type) {
 				all[name] = field
@@ -78,9 +81,38 @@ func TestKubeletConfigurationHasTheFieldsOfTheKubelet(t *testing.T) {
 	}
 }
 
+// leafNames returns the paths of the fields of a type that are no structs, in the notation of kubeletconfig.Fields.
+func leafNames(t reflect.Type, path string) (names []string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	decodesItself := func(t reflect.Type) bool { return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) }
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && !decodesItself(t.Elem()):
+		return leafNames(t.Elem(), path+"[]")
+	case t.Kind() != reflect.Struct || decodesItself(t):
+		return []string{path}
+	}
+	for name, field := range jsonFields(t) {
+		names = append(names, leafNames(field, strings.TrimPrefix(path+"."+name, "."))...)
+	}
+	return names
+}
+
+// The table of fields has every field of the kubelet's type, with those of its objects, and no other field.
+func TestKubeletConfigurationTableIsComplete(t *testing.T) {
+	var ours []string
+	for _, f := range kubeletconfig.Fields() {
+		ours = append(ours, f.Name)
+		assert.NotEmpty(t, f.State, f.Name)
+	}
+	assert.ElementsMatch(t, leafNames(reflect.TypeFor[v1beta1.KubeletConfiguration](), ""), ours)
+}
+
 // defaultsThatDiffer has the fields whose defaults differ from the kubelet's, with the reason.
 var defaultsThatDiffer = map[string]string{
 	"maxParallelImagePulls":    "5 at a time; the kubelet pulls images serially",
+	"serializeImagePulls":      "false, see maxParallelImagePulls",
 	"containerRuntimeEndpoint": "none: plain processes; the kubelet has the socket of containerd",
 	"evictionHard":             "set here; the kubelet sets it when it starts (eviction.DefaultHardEvictionMap)",
 	"cgroupRoot":               `"/", the meaning of an empty one in the kubelet`,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,6 +153,23 @@ func ExampleOptions_ownParts() {
 	// Output:
 	// connected: true true
 	// refused: true
+}
+
+// fpgas are devices whose containers start again when an FPGA has lost its bitstream.
+type fpgas struct {
+	lifecycle.Devices
+	lost time.Time
+}
+
+// FailedAt returns the time of the loss.
+func (f *fpgas) FailedAt(string, string) time.Time { return f.lost }
+
+// An implementation of Devices that also has the method FailedAt restarts containers.
+func ExampleDeviceFailures() {
+	var devices lifecycle.Devices = &fpgas{lost: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
+	failures, ok := devices.(lifecycle.DeviceFailures)
+	fmt.Println(ok, failures.FailedAt("uid", "main"))
+	// Output: true 2026-11-28 12:00:00 +0000 UTC
 }
 
 // quietObserver is an observer without a Notify method.

@@ -19,6 +19,8 @@ const (
 type Configuration struct {
 	metav1.TypeMeta `json:",inline"`
 
+	FeatureGates map[string]bool `json:"featureGates,omitempty"` // defaults of the kubelet; see [Gates]
+
 	StaticPodPath            string `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
 	StaticPodURL             string `json:"staticPodURL,omitempty"`             // polled for pod manifests every 20 s; none
 	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
@@ -41,11 +43,13 @@ type Configuration struct {
 	CgroupsPerQOS        *bool    `json:"cgroupsPerQOS,omitempty"`        // true where there is a remote runtime; false: pods get no cgroup
 	ClusterDNS           []string `json:"clusterDNS,omitempty"`           // addresses; pods of policy ClusterFirst get the host's
 	ClusterDomain        string   `json:"clusterDomain,omitempty"`        // none
+	ResolvConf           *string  `json:"resolvConf,omitempty"`           // /etc/resolv.conf; empty: pods get no name server of the host
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"` // none
 
 	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"` // none; for devices: package agent aligns no CPUs and memory
 	TopologyManagerScope  string `json:"topologyManagerScope,omitempty"`  // container; or pod
 
+	SerializeImagePulls         *bool           `json:"serializeImagePulls,omitempty"`         // false; true: pull one image after the other
 	MaxParallelImagePulls       *int32          `json:"maxParallelImagePulls,omitempty"`       // 5; the kubelet pulls one image after the other
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitempty"`           // 2m
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitempty"`           // no limit
@@ -82,6 +86,8 @@ type Configuration struct {
 	EnableSystemLogHandler         *bool           `json:"enableSystemLogHandler,omitempty"`         // true: serve /var/log
 	EnableSystemLogQuery           *bool           `json:"enableSystemLogQuery,omitempty"`           // false: do not serve the journal
 	StreamingConnectionIdleTimeout metav1.Duration `json:"streamingConnectionIdleTimeout,omitempty"` // 4h
+
+	other *otherFields // fields without effect, and fields that must have their defaults; nil: none is set
 }
 
 // Authentication configures how clients of the node's API are authenticated.

@@ -15,6 +15,9 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
+// defaultResolvConf is the default of resolvConf.
+const defaultResolvConf = "/etc/resolv.conf"
+
 // The default ports of a kubelet.
 const (
 	defaultPort        = 10250
@@ -41,6 +44,7 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	setDuration(&c.NodeStatusUpdateFrequency, 10*time.Second)
 	setDefault(&c.NodeLeaseDurationSeconds, 40)
 
+	setPointer(&c.ResolvConf, defaultResolvConf)
 	setDefault(&c.CgroupRoot, "/")
 	setPointer(&c.CgroupsPerQOS, d.RemoteRuntime)
 
@@ -48,6 +52,10 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	setDefault(&c.TopologyManagerScope, "container")
 
 	images := gc.DefaultImagePolicy()
+	setPointer(&c.SerializeImagePulls, c.MaxParallelImagePulls != nil && *c.MaxParallelImagePulls < 2)
+	if *c.SerializeImagePulls {
+		setPointer(&c.MaxParallelImagePulls, 1)
+	}
 	setPointer(&c.MaxParallelImagePulls, 5)
 	setDuration(&c.ImageMinimumGCAge, images.MinAge)
 	setPointer(&c.ImageGCHighThresholdPercent, int32(images.HighThresholdPercent))

@@ -10,14 +10,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
@@ -30,75 +30,106 @@ const defaultRootDir = "/var/lib/nodeagent"
 type Documents struct {
 	Kubelet Configuration
 	Node    NodeConfiguration
+
+	origins map[string]string // file that has set a field, by name of the field; nil: not loaded from files
 }
 
-// Load reads a YAML file with at most one KubeletConfiguration and one NodeConfiguration document. An error names the file
-// and the invalid field.
-func Load(path string) (Documents, error) {
-	file, err := os.Open(path)
+// SetBy records that the caller has changed fields after LoadDir, for example because of the flag source. Errors of Validate about these fields
+// name source in place of the file. Fields are the JSON names at the top level of a document.
+func (d *Documents) SetBy(source string, fields ...string) {
+	origins := maps.Clone(d.origins) // copies of d share the map
+	if origins == nil {
+		origins = map[string]string{}
+	}
+	for _, field := range fields {
+		origins[field] = source
+	}
+	d.origins = origins
+}
+
+// ParseDocuments parses the content of a file like [Load], but leaves relative paths as they are. It does not set defaults or check values: call
+// SetDefaults and Validate.
+func ParseDocuments(data []byte) (Documents, error) {
+	if len(data) > maxSize {
+		return Documents{}, fmt.Errorf("must not be larger than %d bytes", maxSize)
+	}
+	set, err := parseDocumentSet(data, false)
 	if err != nil {
 		return Documents{}, err
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	var d Documents
-	if err == nil {
-		d, err = ParseDocuments(data)
-	}
-	if err != nil {
-		return Documents{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return d, nil
+	d, errs := set.decode()
+	return d, errors.Join(errs...)
 }
 
-// ParseDocuments parses the content of a file like [Load]. It does not set defaults or check values: call SetDefaults and
-// Validate.
-func ParseDocuments(data []byte) (d Documents, err error) {
-	if len(data) > maxSize {
-		return d, fmt.Errorf("must not be larger than %d bytes", maxSize)
+// documentSet has the fields of the documents of a file. A document that the file does not have is nil.
+type documentSet struct{ kubelet, node object }
+
+// requireDocument returns an error for a file without a document, such as a file of comments.
+func (s documentSet) requireDocument() error {
+	if s.kubelet == nil && s.node == nil {
+		return fmt.Errorf("kind: missing, want %s or %s", Kind, NodeKind)
 	}
-	seen := map[string]bool{}
+	return nil
+}
+
+// decode decodes the documents, whose fields are checked. It returns an error for each value that is not supported.
+func (s documentSet) decode() (d Documents, errs []error) {
+	if s.kubelet != nil {
+		d.Kubelet, errs = newConfiguration(s.kubelet)
+	}
+	if s.node != nil {
+		if err := decode(s.node, &d.Node); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return d, errs
+}
+
+// parseDocumentSet parses the documents of a file, and checks the names and types of their fields. In a patch, each field may be null.
+func parseDocumentSet(data []byte, isPatch bool) (set documentSet, err error) {
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			return d, nil
-		}
-		var kind metav1.TypeMeta
-		if err = cmp.Or(err, yaml.Unmarshal(document, &kind)); err != nil {
-			return d, err
-		}
-		if seen[kind.Kind] {
-			return d, fmt.Errorf("kind: there are two documents of kind %s", kind.Kind)
-		}
-		seen[kind.Kind] = true
-		switch kind {
-		case metav1.TypeMeta{}:
-			err = checkNoFields(document)
-		case metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}:
-			d.Kubelet, err = Parse(document)
-		case metav1.TypeMeta{APIVersion: NodeAPIVersion, Kind: NodeKind}:
-			err = d.Node.parse(document)
-		default:
-			err = fmt.Errorf("apiVersion and kind: %s and %s are not supported", kind.APIVersion, kind.Kind)
+			return set, nil
 		}
 		if err != nil {
-			return d, err
+			return set, err
+		}
+		fields, err := parseObject(document)
+		if err != nil {
+			return set, err
+		}
+		if len(fields) == 0 { // such as comments
+			continue
+		}
+		checked := fields
+		if isPatch {
+			checked, _ = parseObject(document)
+			withoutNulls(checked)
+		}
+		if err := set.add(fields, checked); err != nil {
+			return set, err
 		}
 	}
 }
 
-// checkNoFields returns an error if the document has any field. It is called for a document without a kind, which may
-// contain only comments.
-func checkNoFields(document []byte) error {
-	if len(bytes.TrimSpace(document)) == 0 {
-		return nil
+// add adds the fields of a document to the set, and checks them in the form checked.
+func (s *documentSet) add(fields, checked object) error {
+	version, kind := textOf(fields["apiVersion"]), textOf(fields["kind"])
+	var errs []error
+	switch {
+	case version == APIVersion && kind == Kind && s.kubelet == nil:
+		s.kubelet, errs = fields, checkKubeletFields(checked)
+	case version == NodeAPIVersion && kind == NodeKind && s.node == nil:
+		s.node, errs = fields, checkFields(reflect.TypeFor[NodeConfiguration](), "", checked)
+	case kind == Kind && version == APIVersion || kind == NodeKind && version == NodeAPIVersion:
+		errs = append(errs, fmt.Errorf("kind: there are two documents of kind %s", kind))
+	case kind == "":
+		errs = append(errs, fmt.Errorf("kind: missing, want %s or %s", Kind, NodeKind))
+	default:
+		errs = append(errs, fmt.Errorf("apiVersion and kind: %q and %q are not supported", version, kind))
 	}
-	var fields map[string]any
-	err := yaml.Unmarshal(document, &fields)
-	if err == nil && len(fields) > 0 {
-		err = fmt.Errorf("kind: missing, want %s or %s", Kind, NodeKind)
-	}
-	return err
+	return errors.Join(errs...)
 }
 
 // InCluster reports whether the node belongs to a cluster, that is whether it has a kubeconfig and registerNode is true.
@@ -122,7 +153,11 @@ func (d *Documents) SetDefaults() error {
 	if k.PodLogsDir == podspec.DefaultLogRoot {
 		n.ContainerLogsDir = cmp.Or(n.ContainerLogsDir, podspec.DefaultLogLinks)
 	}
-	for _, path := range []*string{&n.RootDir, &k.PodLogsDir, &n.ContainerLogsDir} {
+	paths := []*string{&n.RootDir, &n.ContainerLogsDir}
+	if !filepath.IsAbs(k.PodLogsDir) { // Validate checks that an absolute path is normalized
+		paths = append(paths, &k.PodLogsDir)
+	}
+	for _, path := range paths {
 		if absolute, err := filepath.Abs(*path); *path != "" && err == nil { // the path stays as it is where there is no working directory
 			*path = absolute
 		}
@@ -137,7 +172,7 @@ func (d *Documents) SetDefaults() error {
 // joined. Call it after SetDefaults.
 func (d *Documents) Validate() error {
 	n, k, cluster := &d.Node, &d.Kubelet, d.InCluster()
-	errs := []error{k.Validate()}
+	errs := k.validate()
 	for _, conflict := range []struct {
 		present bool
 		message string
@@ -146,6 +181,10 @@ func (d *Documents) Validate() error {
 		{n.ManifestSocket != "" && k.StaticPodPath == "", "manifestSocket needs staticPodPath: the directory that the socket serves"},
 		{n.KeepObjects && !cluster, "keepObjects needs kubeconfig: other config maps and secrets are on disk already"},
 		{k.RotateCertificates && n.Kubeconfig == "", "rotateCertificates needs kubeconfig: the certificate is written there"},
+		{
+			n.UnhealthyDevices != "" && n.UnhealthyDevices != EvictUnhealthy && n.UnhealthyDevices != RestartUnhealthy,
+			fmt.Sprintf("unhealthyDevices: %q is not %s or %s", n.UnhealthyDevices, EvictUnhealthy, RestartUnhealthy),
+		},
 		{n.BootstrapKubeconfig != "" && !k.RotateCertificates, "bootstrapKubeconfig needs rotateCertificates"},
 		{k.ServerTLSBootstrap && !cluster, "serverTLSBootstrap needs kubeconfig: the certificate is for the addresses of its Node"},
 		{*k.CgroupsPerQOS && k.ContainerRuntimeEndpoint == "", "cgroupsPerQOS needs containerRuntimeEndpoint: a runtime that has cgroups"},
@@ -162,5 +201,5 @@ func (d *Documents) Validate() error {
 			errs = append(errs, errors.New(conflict.message))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(d.nameFiles(errs)...)
 }

@@ -32,13 +32,13 @@ func TestParseDocumentsReadsBothDocuments(t *testing.T) {
 // Load names the file, and the invalid field or kind.
 func TestLoadNamesFileAndField(t *testing.T) {
 	for text, want := range map[string]string{
-		"maxPods: 5":                         "kind: missing, want KubeletConfiguration or NodeConfiguration",
-		"apiVersion: v1\nkind: Pod":          "apiVersion and kind: v1 and Pod are not supported",
-		nodeHeader + "---\n" + nodeHeader:    "kind: there are two documents of kind NodeConfiguration",
-		nodeHeader + "nodeIPs: [nope]":       `nodeIPs: error unmarshaling JSON: while decoding JSON: ParseAddr("nope"): unable to parse IP`,
-		nodeHeader + "logLevel: loud":        `logLevel: error unmarshaling JSON: while decoding JSON: slog: level string "loud": unknown name`,
-		nodeHeader + "stateDir: /x":          `stateDir: error unmarshaling JSON: while decoding JSON: json: unknown field "stateDir"`,
-		header + "memoryManagerPolicy: None": "memoryManagerPolicy: the field is not supported by this version",
+		"maxPods: 5":                        "kind: missing, want KubeletConfiguration or NodeConfiguration",
+		"apiVersion: v1\nkind: Pod":         `apiVersion and kind: "v1" and "Pod" are not supported`,
+		nodeHeader + "---\n" + nodeHeader:   "kind: there are two documents of kind NodeConfiguration",
+		nodeHeader + "nodeIPs: [nope]":      `nodeIPs[0]: "nope": ParseAddr("nope"): unable to parse IP`,
+		nodeHeader + "logLevel: loud":       `logLevel: "loud": slog: level string "loud": unknown name`,
+		nodeHeader + "stateDir: /x":         "stateDir: unknown field",
+		header + "memoryManagerPolicy: All": `memoryManagerPolicy: "All" is not supported by this version, want "None"`,
 	} {
 		path := filepath.Join(t.TempDir(), "config.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -47,7 +47,7 @@ func TestLoadNamesFileAndField(t *testing.T) {
 	}
 	if _, err := os.Stat("/dev/zero"); err == nil {
 		_, err = kubeletconfig.Load("/dev/zero")
-		require.EqualError(t, err, "/dev/zero: must not be larger than 1048576 bytes")
+		require.EqualError(t, err, "/dev/zero: is no regular file")
 	}
 }
 

@@ -7,18 +7,23 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/internal/quantity"
+	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 	"github.com/seed81659283/nodeagent/nodestatus"
 	"github.com/seed81659283/nodeagent/shutdown"
@@ -67,10 +72,10 @@ func (d *Documents) AuthOptions() auth.Options {
 // Reserved returns the amount of each resource that pods cannot use. It consists of systemReserved, kubeReserved and the
 // thresholds in evictionHard.
 func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
-	if r.System, err = parseReserved("systemReserved", c.SystemReserved); err != nil {
-		return r, err
-	}
-	if r.Kube, err = parseReserved("kubeReserved", c.KubeReserved); err != nil {
+	var systemErr, kubeErr error
+	r.System, systemErr = parseReserved("systemReserved", c.SystemReserved)
+	r.Kube, kubeErr = parseReserved("kubeReserved", c.KubeReserved)
+	if err := errors.Join(systemErr, kubeErr); err != nil {
 		return r, err
 	}
 	for signal, reserve := range map[eviction.Signal]*podtree.EvictionReserve{
@@ -99,10 +104,16 @@ func parseReserve(text string) (podtree.EvictionReserve, error) {
 
 func parseReserved(field string, amounts map[string]string) (corev1.ResourceList, error) {
 	var list corev1.ResourceList
-	for name, text := range amounts {
-		amount, err := quantity.Parse(text)
+	for _, name := range slices.Sorted(maps.Keys(amounts)) {
+		if reservable := []string{"cpu", "memory", "ephemeral-storage", "pid"}; !slices.Contains(reservable, name) {
+			return nil, fmt.Errorf("%s[%q]: %q: the resource cannot be reserved", field, name, shorten([]byte(amounts[name])))
+		}
+		amount, err := quantity.Parse(amounts[name])
+		if err == nil && amount.Sign() < 0 {
+			err = errors.New("must not be negative")
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%s[%q]: %w", field, name, err)
+			return nil, fmt.Errorf("%s[%q]: %q: %w", field, name, shorten([]byte(amounts[name])), err)
 		}
 		if list == nil {
 			list = corev1.ResourceList{}
@@ -129,7 +140,7 @@ func (c *Configuration) DNS() ([]netip.Addr, error) {
 func (c *Configuration) LogPolicy() (logs.Policy, error) {
 	size, err := quantity.Parse(c.ContainerLogMaxSize)
 	if err != nil {
-		return logs.Policy{}, fmt.Errorf("containerLogMaxSize: %w", err)
+		return logs.Policy{}, fmt.Errorf("containerLogMaxSize: %q: %w", shorten([]byte(c.ContainerLogMaxSize)), err)
 	}
 	return logs.Policy{MaxSize: size.Value(), MaxFiles: int(*c.ContainerLogMaxFiles)}, nil
 }
@@ -149,7 +160,7 @@ func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 	total, critical := c.ShutdownGracePeriod.Duration, c.ShutdownGracePeriodCriticalPods.Duration
 	switch {
 	case len(c.ShutdownGracePeriodByPodPriority) > 0 && total != 0:
-		return nil, errors.New("shutdownGracePeriodByPodPriority and shutdownGracePeriod are both set")
+		return nil, fmt.Errorf("shutdownGracePeriodByPodPriority and shutdownGracePeriod: %d periods and %s are both set", len(c.ShutdownGracePeriodByPodPriority), total)
 	case total < 0 || critical < 0 || critical > total:
 		return nil, fmt.Errorf("shutdownGracePeriodCriticalPods: %s must be between 0 and shutdownGracePeriod, which is %s", critical, total)
 	case total%time.Second != 0 || critical%time.Second != 0:
@@ -169,11 +180,31 @@ func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 // Topology returns the policy and scope of the topology manager, without the NUMA nodes of the machine.
 func (c *Configuration) Topology() (t device.Topology, err error) {
 	if t.Policy, err = device.ParsePolicy(cmp.Or(c.TopologyManagerPolicy, device.None.String())); err != nil {
-		return t, fmt.Errorf("topologyManagerPolicy: %w", err)
+		err = fmt.Errorf("topologyManagerPolicy: %w", err)
 	}
 	if scope := cmp.Or(c.TopologyManagerScope, "container"); scope != "container" && scope != "pod" {
-		return t, fmt.Errorf("topologyManagerScope: %q is neither container nor pod", scope)
+		err = errors.Join(err, fmt.Errorf("topologyManagerScope: %q is neither container nor pod", scope))
 	}
 	t.PodScope = c.TopologyManagerScope == "pod"
-	return t, nil
+	return t, err
+}
+
+// HostDNS reads the resolv.conf file of the host for pods, if wanted. A nil result means that the runtime chooses: the file is not wanted, or it is
+// the default one and does not exist. none is true if the name is empty: pods get no name server of the host. Call it after SetDefaults.
+func (c *Configuration) HostDNS(wanted bool) (dns *cri.DNSConfig, none bool, err error) {
+	path := *c.ResolvConf
+	if !wanted || path == "" {
+		return nil, wanted && path == "", nil
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && path == defaultResolvConf {
+		return nil, false, nil
+	}
+	if err == nil {
+		dns, err = podspec.ParseResolvConf(data)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("resolvConf: %s: %w", path, err)
+	}
+	return dns, false, nil
 }

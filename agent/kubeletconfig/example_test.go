@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 )
@@ -33,10 +34,10 @@ keepObjects: true
 		err = documents.SetDefaults()
 	}
 	fmt.Println(documents.Node.NodeName, documents.InCluster(), err)
-	fmt.Println(documents.Validate())
+	fmt.Println(strings.ReplaceAll(documents.Validate().Error(), dir, "/etc/nodeagent"))
 	// Output:
 	// edge-1 false <nil>
-	// keepObjects needs kubeconfig: other config maps and secrets are on disk already
+	// /etc/nodeagent/agent.yaml: keepObjects needs kubeconfig: other config maps and secrets are on disk already
 }
 
 // A program with some of the engines reads their options from the file of a kubelet.
@@ -105,4 +106,76 @@ nodeLabels: {site: north}
 	// Output:
 	// edge-1 map[site:north] 50
 	// anonymous: false always allow: false
+}
+
+// A node has the file of its cluster, and a drop-in of its own.
+func ExampleLoadDir() {
+	dir, _ := os.MkdirTemp("", "config")
+	defer os.RemoveAll(dir)
+	header := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	_ = os.Mkdir(filepath.Join(dir, "kubelet.conf.d"), 0o700)
+	_ = os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(header+"maxPods: 110\nkubeReserved: {cpu: 100m}\n"), 0o600)
+	_ = os.WriteFile(filepath.Join(dir, "kubelet.conf.d", "10-large.conf"), []byte(header+"maxPods: 250\nkubeReserved: {memory: 1Gi}\n"), 0o600)
+	documents, err := kubeletconfig.LoadDir(filepath.Join(dir, "config.yaml"), filepath.Join(dir, "kubelet.conf.d"))
+	fmt.Println(documents.Kubelet.MaxPods, documents.Kubelet.KubeReserved, err)
+	// Output:
+	// 250 map[cpu:100m memory:1Gi] <nil>
+}
+
+// An installer lists the settings that a node of a kubelet must not change.
+func ExampleFields() {
+	for _, f := range kubeletconfig.Fields() {
+		if strings.HasPrefix(f.Name, "cpuCFS") {
+			fmt.Println(f.Name, f.State, f.Accept)
+		}
+	}
+	for _, g := range kubeletconfig.Gates() {
+		if g.Name == "GracefulNodeShutdown" {
+			fmt.Println(g.Name, g.State, g.Default)
+		}
+	}
+	// Output:
+	// cpuCFSQuota default only [true]
+	// cpuCFSQuotaPeriod default only ["100ms"]
+	// GracefulNodeShutdown supported true
+}
+
+func ExampleConfiguration_HostDNS() {
+	file, err := os.CreateTemp("", "resolv.conf")
+	if err != nil {
+		panic(err)
+	}
+	defer os.Remove(file.Name())
+	fmt.Fprintln(file, "nameserver 10.0.0.53\nsearch example.org")
+	c := kubeletconfig.Configuration{ResolvConf: new(file.Name())}
+	c.SetDefaults(kubeletconfig.Defaults{})
+	dns, none, err := c.HostDNS(true)
+	fmt.Println(dns.Servers, dns.Searches, none, err)
+	// Output: [10.0.0.53] [example.org] false <nil>
+}
+
+func ExampleNodeConfiguration_unhealthyDevices() {
+	for _, value := range []string{kubeletconfig.EvictUnhealthy, kubeletconfig.RestartUnhealthy, "Drain"} {
+		d := kubeletconfig.Documents{Node: kubeletconfig.NodeConfiguration{UnhealthyDevices: value}}
+		if err := d.SetDefaults(); err != nil {
+			panic(err)
+		}
+		fmt.Printf("%s: %v\n", value, d.Validate())
+	}
+	// Output:
+	// Evict: <nil>
+	// Restart: <nil>
+	// Drain: unhealthyDevices: "Drain" is not Evict or Restart
+}
+
+// A program that changes a field says so, and errors about the field do not name the file.
+func ExampleDocuments_SetBy() {
+	d := kubeletconfig.Documents{}
+	d.Kubelet.MaxPods = -1
+	d.SetBy("--max-pods=-1", "maxPods")
+	if err := d.SetDefaults(); err != nil {
+		panic(err)
+	}
+	fmt.Println(d.Validate())
+	// Output: --max-pods=-1: maxPods: -1 is not between 0 and 2147483647
 }

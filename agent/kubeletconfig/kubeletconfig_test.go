@@ -33,12 +33,13 @@ func parse(t *testing.T, text string) kubeletconfig.Configuration {
 // Parse names a refused field: one unknown to the kubelet, one that is not supported, one of another type, and a duplicate.
 func TestParseNamesRefusedField(t *testing.T) {
 	for text, want := range map[string]string{
-		"staticPodPaths: /x":                  `staticPodPaths: error unmarshaling JSON: while decoding JSON: json: unknown field "staticPodPaths"`,
-		"cpuManagerPolicy: static":            "cpuManagerPolicy: the field is not supported by this version",
-		"featureGates: {NodeSwap: true}":      "featureGates: the field is not supported by this version",
-		"port: many":                          "port: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal string into Go struct field Configuration.port of type int32",
-		"authentication: {x509: {caFile: x}}": `authentication: error unmarshaling JSON: while decoding JSON: json: unknown field "caFile"`,
-		"port: 1\nport: 2":                    "error converting YAML to JSON: yaml: unmarshal errors:\n  line 4: key \"port\" already set in map",
+		"staticPodPaths: /x":                  "staticPodPaths: unknown field",
+		"cpuManagerPolicy: static":            `cpuManagerPolicy: "static" is not supported by this version, want "none"`,
+		"cpuCFSQuota: false":                  "cpuCFSQuota: false is not supported by this version, want true",
+		"port: many":                          `port: "many" is no int32`,
+		"clusterDomain: 5":                    "clusterDomain: 5 is no string",
+		"authentication: {x509: {caFile: x}}": "authentication.x509.caFile: unknown field",
+		"port: 1\nport: 2":                    "yaml: unmarshal errors: line 4: key \"port\" already set in map",
 	} {
 		_, err := kubeletconfig.Parse([]byte(header + text))
 		require.EqualError(t, err, want, text)
@@ -73,9 +74,9 @@ func TestValidateNamesFieldAndValue(t *testing.T) {
 		"imageMaximumGCAge: 1m":                       "imageMaximumGCAge: 1m0s must be greater than imageMinimumGCAge, which is 2m0s",
 		"address: localhost":                          `address: ParseAddr("localhost"): unable to parse IP`,
 		"authorization: {mode: RBAC}":                 `authorization.mode: "RBAC" is neither Webhook nor AlwaysAllow`,
-		"tlsCertFile: /c":                             "tlsCertFile and tlsPrivateKeyFile: one of them is not set",
+		"tlsCertFile: /c":                             `tlsCertFile and tlsPrivateKeyFile: "/c" and "": one of them is not set`,
 		"clusterDNS: [10.96.0.10, nope]":              `clusterDNS[1]: ParseAddr("nope"): unable to parse IP`,
-		"containerLogMaxSize: 10Mib":                  "containerLogMaxSize: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+		"containerLogMaxSize: 10Mib":                  "containerLogMaxSize: \"10Mib\": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
 		"systemReserved: {memory: \"1e-2000000000\"}": "systemReserved[\"memory\"]: ",
 		"topologyManagerPolicy: strict":               `topologyManagerPolicy: policy "strict" is neither none, best-effort, restricted nor single-numa-node`,
 		"topologyManagerScope: node":                  `topologyManagerScope: "node" is neither container nor pod`,

@@ -4,15 +4,10 @@
 package kubeletconfig
 
 import (
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/seed81659283/nodeagent/images/credential"
 )
@@ -21,6 +16,12 @@ import (
 const (
 	NodeAPIVersion = "nodeagent/v1alpha1"
 	NodeKind       = "NodeConfiguration"
+)
+
+// Values of unhealthyDevices.
+const (
+	EvictUnhealthy   = "Evict"   // the pod fails, so that its controller replaces it
+	RestartUnhealthy = "Restart" // the container starts again with the same device, which its plugin may repair
 )
 
 // NodeConfiguration has the settings that a kubelet has as command-line flags, and settings that a kubelet does not have. The
@@ -46,26 +47,13 @@ type NodeConfiguration struct {
 	CredentialProviders      credential.PluginConfig `json:"credentialProviders,omitempty"`      // --image-credential-provider-config
 	CredentialProviderBinDir string                  `json:"credentialProviderBinDir,omitempty"` // --image-credential-provider-bin-dir
 
-	ParallelStarts   int        `json:"parallelStarts,omitempty"`        // pods that start at the same time; twice the processors
-	ContainerLogsDir string     `json:"containerLogsDir,omitempty"`      // links for log collectors; /var/log/containers where podLogsDir is /var/log/pods, else none
-	ForeignPods      bool       `json:"foreignPods,omitempty"`           // also remove orphaned containers that another agent, or no agent, has created
-	EvictUnhealthy   bool       `json:"evictUnhealthyDevices,omitempty"` // evict pods whose devices become unhealthy
-	DrainOnExit      bool       `json:"drainOnExit,omitempty"`           // terminate the pods when Run ends
-	LogLevel         slog.Level `json:"logLevel,omitempty"`              // INFO
-	SystemBus        string     `json:"systemBus,omitempty"`             // socket of the message bus of logind; the system's
-	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`       // where logind reads how long to wait; the system's
-}
-
-// parse decodes a document. An error names the field.
-func (n *NodeConfiguration) parse(document []byte) error {
-	fields := map[string]json.RawMessage{}
-	if err := yaml.UnmarshalStrict(document, &fields); err != nil {
-		return err
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) { // one by one: errors of the decoder do not name the field
-		if err := yaml.UnmarshalStrict(fmt.Appendf(nil, "{%q: %s}", name, fields[name]), n); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
+	ParallelStarts   int        `json:"parallelStarts,omitempty"`   // pods that start at the same time; twice the processors
+	ContainerLogsDir string     `json:"containerLogsDir,omitempty"` // links for log collectors; /var/log/containers where podLogsDir is /var/log/pods, else none
+	AdoptPods        bool       `json:"adoptPods,omitempty"`        // take over the pods of a kubelet that ran on the node, and no longer runs
+	ForeignPods      bool       `json:"foreignPods,omitempty"`      // also remove orphaned containers that another agent, or no agent, has created
+	UnhealthyDevices string     `json:"unhealthyDevices,omitempty"` // "Evict" pods or "Restart" containers whose devices become unhealthy; empty: neither, as in the kubelet
+	DrainOnExit      bool       `json:"drainOnExit,omitempty"`      // terminate the pods when Run ends
+	LogLevel         slog.Level `json:"logLevel,omitempty"`         // INFO
+	SystemBus        string     `json:"systemBus,omitempty"`        // socket of the message bus of logind; the system's
+	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`  // where logind reads how long to wait; the system's
 }

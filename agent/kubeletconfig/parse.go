@@ -4,68 +4,73 @@
 package kubeletconfig
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-
-	"sigs.k8s.io/yaml"
 )
 
-// maxSize is the largest document that Parse reads, in bytes.
+// maxSize is the largest file that Parse and Load read, in bytes.
 const maxSize = 1 << 20
 
-// Parse parses one KubeletConfiguration in YAML or JSON. It does not set defaults or check values: call SetDefaults and Validate.
-// Each error starts with the name of the invalid field.
+// Parse parses one KubeletConfiguration in YAML or JSON. It does not set defaults or check values of supported fields: call SetDefaults and
+// Validate. Each error starts with the name of the invalid field.
 func Parse(data []byte) (Configuration, error) {
-	var c Configuration
 	if len(data) > maxSize {
-		return c, fmt.Errorf("must not be larger than %d bytes", maxSize)
+		return Configuration{}, fmt.Errorf("must not be larger than %d bytes", maxSize)
 	}
-	fields := map[string]json.RawMessage{}
-	if err := yaml.UnmarshalStrict(data, &fields); err != nil {
-		return c, err
+	fields, err := parseObject(data)
+	if err != nil {
+		return Configuration{}, err
 	}
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(fields)) { // one by one: errors of the decoder do not name the field
-		if err := c.parseField(name, fields[name]); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
+	errs := checkKubeletFields(fields)
+	if version, kind := fields["apiVersion"], fields["kind"]; version != APIVersion || kind != Kind {
+		errs = append(errs, fmt.Errorf("apiVersion and kind: %q and %q are not %s and %s", textOf(version), textOf(kind), APIVersion, Kind))
 	}
-	if c.APIVersion != APIVersion || c.Kind != Kind {
-		errs = append(errs, fmt.Errorf("apiVersion and kind: %q and %q are not %s and %s", c.APIVersion, c.Kind, APIVersion, Kind))
+	if len(errs) > 0 {
+		return Configuration{}, errors.Join(errs...)
 	}
+	c, errs := newConfiguration(fields)
 	return c, errors.Join(errs...)
 }
 
-func (c *Configuration) parseField(name string, value json.RawMessage) error {
-	if slices.Contains(Unsupported(), name) {
-		if isEmpty(value) {
-			return nil
-		}
-		return errors.New("the field is not supported by this version")
-	}
-	return yaml.UnmarshalStrict(fmt.Appendf(nil, "{%q: %s}", name, value), c)
+// textOf returns a string of a document, or "" for a missing or other value.
+func textOf(value any) string {
+	s, _ := value.(string)
+	return s
 }
 
-// isEmpty reports whether a value is null, false, "", 0, "0", "0s", an empty list, or an object of such values.
-func isEmpty(value json.RawMessage) bool {
-	var v any
-	return json.Unmarshal(value, &v) == nil && isZero(v)
+// checkKubeletFields returns an error for each unknown field and each value of another type in a KubeletConfiguration.
+func checkKubeletFields(fields object) (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		field, ok := findField(reflect.TypeFor[Configuration](), name)
+		if !ok {
+			field, ok = findField(reflect.TypeFor[otherFields](), name)
+		}
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s: unknown field", name))
+			continue
+		}
+		errs = append(errs, checkFields(field, name, fields[name])...)
+	}
+	return errs
 }
 
-func isZero(v any) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for _, field := range v {
-			if !isZero(field) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		return len(v) == 0
+// newConfiguration decodes checked fields. It returns an error for each field and gate whose value is not supported.
+func newConfiguration(fields object) (c Configuration, errs []error) {
+	if err := decode(fields, &c); err != nil {
+		return c, []error{err}
 	}
-	return v == nil || v == false || v == "" || v == "0" || v == "0s" || v == 0.0
+	other := &otherFields{}
+	if err := decode(fields, other); err != nil {
+		return c, []error{err}
+	}
+	if limit := other.PodPidsLimit; limit != nil && *limit < 0 { // any negative number is the default of the kubelet
+		*limit = -1
+	}
+	if !reflect.DeepEqual(other, &otherFields{}) {
+		c.other = other
+	}
+	return c, append(other.checkStates(), gateErrors(c.FeatureGates)...)
 }

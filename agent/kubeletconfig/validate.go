@@ -7,15 +7,44 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"path/filepath"
 	"slices"
-	"time"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
 // Validate returns the joined errors of all invalid fields. An error contains the name and value of the field. A value is
 // invalid if the kubelet rejects it. Call Validate after SetDefaults. Source: pkg/kubelet/apis/config/validation.
-func (c *Configuration) Validate() error {
-	var errs []error
-	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (c *Configuration) Validate() error { return errors.Join(c.validate()...) }
+
+// validate returns an error for each invalid field.
+func (c *Configuration) validate() []error {
+	errs := slices.Concat(c.validateNumbers(), c.validateImages(), c.validateServer(), c.validateLists(), gateErrors(c.FeatureGates))
+	if c.other != nil {
+		errs = append(errs, c.other.validate(c)...)
+	}
+	for _, check := range []func() error{
+		func() error { _, err := c.DNS(); return err },
+		func() error { _, err := c.LogPolicy(); return err },
+		func() error { _, err := c.Reserved(); return err },
+		func() error { _, err := c.EvictionRules(); return err },
+		func() error { _, err := c.ShutdownPeriods(); return err },
+		func() error { _, err := c.Topology(); return err },
+	} {
+		err := check()
+		same := func(other error) bool { return other.Error() == err.Error() } // evictionHard is also part of the reserved resources
+		if err != nil && !slices.ContainsFunc(errs, same) {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// validateNumbers checks the ranges of integers.
+func (c *Configuration) validateNumbers() (errs []error) {
 	for _, n := range []struct {
 		name      string
 		value     int64
@@ -33,51 +62,75 @@ func (c *Configuration) Validate() error {
 		{"containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2, 1<<31 - 1},
 	} {
 		if n.value < n.low || n.value > n.high {
-			refuse("%s: %d is not between %d and %d", n.name, n.value, n.low, n.high)
+			errs = append(errs, fmt.Errorf("%s: %d is not between %d and %d", n.name, n.value, n.low, n.high))
 		}
 	}
+	return errs
+}
+
+// validateImages checks the fields for image pulls and image garbage collection.
+func (c *Configuration) validateImages() (errs []error) {
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if low, high := *c.ImageGCLowThresholdPercent, *c.ImageGCHighThresholdPercent; low >= high {
 		refuse("imageGCLowThresholdPercent: %d must be less than imageGCHighThresholdPercent, which is %d", low, high)
 	}
-	for name, age := range map[string]time.Duration{"imageMinimumGCAge": c.ImageMinimumGCAge.Duration, "imageMaximumGCAge": c.ImageMaximumGCAge.Duration} {
-		if age < 0 {
-			refuse("%s: %s must not be negative", name, age)
-		}
+	if age := c.ImageMinimumGCAge.Duration; age < 0 {
+		refuse("imageMinimumGCAge: %s must not be negative", age)
+	}
+	if age := c.ImageMaximumGCAge.Duration; age < 0 {
+		refuse("imageMaximumGCAge: %s must not be negative", age)
 	}
 	if least, most := c.ImageMinimumGCAge.Duration, c.ImageMaximumGCAge.Duration; most > 0 && most <= least {
 		refuse("imageMaximumGCAge: %s must be greater than imageMinimumGCAge, which is %s", most, least)
 	}
-	if _, err := netip.ParseAddr(c.Address); err != nil {
-		refuse("address: %w", err)
+	if *c.SerializeImagePulls && *c.MaxParallelImagePulls > 1 {
+		refuse("maxParallelImagePulls: %d must be 1, because serializeImagePulls is true", *c.MaxParallelImagePulls)
 	}
-	errs = append(errs, c.validateServer()...)
-	for _, check := range []func() error{
-		func() error { _, err := c.DNS(); return err },
-		func() error { _, err := c.LogPolicy(); return err },
-		func() error { _, err := c.Reserved(); return err },
-		func() error { _, err := c.EvictionRules(); return err },
-		func() error { _, err := c.ShutdownPeriods(); return err },
-		func() error { _, err := c.Topology(); return err },
-	} {
-		if err := check(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
+// validateServer checks the fields for the API of the node.
 func (c *Configuration) validateServer() (errs []error) {
-	if !*c.EnableServer {
-		return nil
+	if _, err := netip.ParseAddr(c.Address); err != nil {
+		errs = append(errs, fmt.Errorf("address: %w", err))
+	}
+	if *c.EnableSystemLogQuery && !*c.EnableSystemLogHandler {
+		errs = append(errs, errors.New("enableSystemLogQuery: true needs enableSystemLogHandler, which is false"))
 	}
 	if modes := []string{webhook, AlwaysAllow}; !slices.Contains(modes, c.Authorization.Mode) {
 		errs = append(errs, fmt.Errorf("authorization.mode: %q is neither %s nor %s", c.Authorization.Mode, webhook, AlwaysAllow))
 	}
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
-		errs = append(errs, errors.New("tlsCertFile and tlsPrivateKeyFile: one of them is not set"))
+		errs = append(errs, fmt.Errorf("tlsCertFile and tlsPrivateKeyFile: %q and %q: one of them is not set", c.TLSCertFile, c.TLSPrivateKeyFile))
 	}
 	if c.ServerTLSBootstrap && c.TLSCertFile != "" {
-		errs = append(errs, errors.New("serverTLSBootstrap and tlsCertFile are both set"))
+		errs = append(errs, fmt.Errorf("serverTLSBootstrap and tlsCertFile: true and %q are both set", c.TLSCertFile))
+	}
+	return errs
+}
+
+// validateLists checks podLogsDir and the taints.
+func (c *Configuration) validateLists() (errs []error) {
+	switch dir := c.PodLogsDir; {
+	case !filepath.IsAbs(dir) || filepath.Clean(dir) != dir:
+		errs = append(errs, fmt.Errorf("podLogsDir: %q is no absolute, normalized path", dir))
+	case strings.ContainsFunc(dir, func(r rune) bool { return r > unicode.MaxASCII }):
+		errs = append(errs, fmt.Errorf("podLogsDir: %q has characters that are not ASCII", dir))
+	}
+	for i, taint := range c.RegisterWithTaints {
+		refuse := func(field, value string, causes []string) {
+			if len(causes) > 0 {
+				errs = append(errs, fmt.Errorf("registerWithTaints[%d].%s: %q: %s", i, field, value, strings.Join(causes, "; ")))
+			}
+		}
+		refuse("key", taint.Key, content.IsLabelKey(taint.Key))
+		refuse("value", taint.Value, content.IsLabelValue(taint.Value))
+		if effects := []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}; !slices.Contains(effects, taint.Effect) {
+			refuse("effect", string(taint.Effect), []string{"want NoSchedule, PreferNoSchedule or NoExecute"})
+		}
+		if taint.TimeAdded != nil {
+			refuse("timeAdded", taint.TimeAdded.String(), []string{"must not be set"})
+		}
 	}
 	return errs
 }

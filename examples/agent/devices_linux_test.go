@@ -158,6 +158,39 @@ func TestIntegrationDevicesOfCDI(t *testing.T) {
 	n.drain(a)
 }
 
+// A container whose device becomes unhealthy is restarted with the same device, or its pod fails, as unhealthyDevices says. A restart of the agent does
+// neither.
+func TestIntegrationUnhealthyDevices(t *testing.T) {
+	n := newGadgetNode(t, "a")
+	n.manifests.Write("one.yaml", limitGadgets(podYAML("one", "echo has $GADGETS; trap 'exit 0' TERM; while :; do sleep 0.1; done"), 1))
+	a, plugin := n.start(map[string]any{"unhealthyDevices": "Restart"}), n.startPlugin()
+	first := n.awaitRunning(2*timeout, "one-n1")["one-n1"]
+	n.setDevice("a", "broken")
+	a.AwaitLine(timeout, "Container main has an unhealthy device, will be restarted")
+	a.AwaitLine(timeout, "pod=one-n1 phase=Running", "restarts=1")
+	second := n.awaitRunning(timeout, "one-n1")["one-n1"]
+	require.NotEqual(t, first.ID, second.ID)
+	require.Equal(t, "a", second.Annotations["example.com/gadgets"])
+	require.Equal(t, []string{"allocate a", "start a", "start a"}, n.calls())
+
+	a.Kill()
+	a = n.start(map[string]any{"unhealthyDevices": "Restart"})
+	a.AwaitLine(timeout, "pod=one-n1 phase=Running")
+	exetest.Eventually(t, timeout, func() error {
+		if count := strings.Count(plugin.Output(), "registered example.com/gadget"); count < 2 {
+			return fmt.Errorf("the plugin has registered %d times", count)
+		}
+		return nil
+	})
+	require.Equal(t, second.ID, n.awaitRunning(timeout, "one-n1")["one-n1"].ID)
+
+	a.Kill()
+	a = n.start(map[string]any{"unhealthyDevices": "Evict"})
+	a.AwaitLine(timeout, "pod=one-n1", "UnhealthyDevice", "Device a of resource example.com/gadget of container main is unhealthy")
+	plugin.Kill()
+	n.drain(a)
+}
+
 // Agent and plugin are killed at random moments, in every order. No container is restarted, no device is held twice, and all devices are
 // allocatable in the end.
 func TestIntegrationDevicesSurviveKills(t *testing.T) {
