@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeletflags
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/nodestatus"
+)
+
+// Defaults of the kubelet that package kubeletconfig does not have.
+const (
+	defaultRootDir  = "/var/lib/kubelet"
+	defaultEndpoint = "unix:///run/containerd/containerd.sock"
+)
+
+// featureGates is the field whose entries are merged with those of the files.
+const featureGates = "featureGates"
+
+// LoadFunc reads a configuration file and a directory of drop-ins, either of which may be empty. kubeletconfig.LoadDir is one.
+type LoadFunc func(file, dropIns string) (kubeletconfig.Documents, error)
+
+// Load reads the files that the command line names with load, and applies the flags to the result. Without --config and --config-dir, load is not
+// called. The result has no other defaults than those of Apply, and is not validated.
+func (l *CommandLine) Load(load LoadFunc) (d kubeletconfig.Documents, err error) {
+	if l.Config != "" || l.ConfigDir != "" {
+		if d, err = load(l.Config, l.ConfigDir); err != nil {
+			return kubeletconfig.Documents{}, err
+		}
+	}
+	return d, l.Apply(&d)
+}
+
+// Apply sets the fields of d for which there are flags, and reads the files of --image-credential-provider-config. It also sets missing fields whose
+// default differs from package kubeletconfig: containerRuntimeEndpoint and rootDir. An error names the flag and its value. d keeps no reference to l.
+func (l *CommandLine) Apply(d *kubeletconfig.Documents) error {
+	errs := []error{l.applyFields(&d.Kubelet)}
+	for i := range l.given {
+		g := &l.given[i]
+		if err := g.applyNode(&d.Node); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", g.name(), err))
+		}
+		if g.Field != "" && g.Field != featureGates && !strings.Contains(g.Field, ".") {
+			d.SetBy(g.name(), g.Field) // for errors of d.Validate
+		}
+	}
+	d.Node.RootDir = cmp.Or(d.Node.RootDir, defaultRootDir)
+	d.Kubelet.ContainerRuntimeEndpoint = cmp.Or(d.Kubelet.ContainerRuntimeEndpoint, defaultEndpoint)
+	errs = append(errs, l.checkCertDir(d.Node.RootDir), l.checkConflicts(&d.Kubelet))
+	return errors.Join(errs...)
+}
+
+// applyFields sets the fields of the flags in c. Flags of fields that c does not have are skipped: Parse has checked their values.
+func (l *CommandLine) applyFields(c *kubeletconfig.Configuration) error {
+	flags, err := parseFields(l.fields(func(*givenFlag) bool { return true }))
+	if err != nil {
+		return err
+	}
+	for _, g := range l.given {
+		if g.Name == "seccomp-default" && g.value.content == false {
+			continue // the field or the flag enables it
+		}
+		if g.Field == featureGates {
+			c.FeatureGates = mergeMaps(c.FeatureGates, flags.FeatureGates)
+		} else if field := fieldOf(c, g.Field); field.IsValid() {
+			field.Set(fieldOf(&flags, g.Field))
+		}
+	}
+	return nil
+}
+
+// fields returns the fields of the given flags that match, as an object with fields of a KubeletConfiguration.
+func (l *CommandLine) fields(match func(*givenFlag) bool) map[string]any {
+	object := map[string]any{}
+	for i := range l.given {
+		if g := &l.given[i]; g.Field != "" && match(g) {
+			setField(object, g.Field, g.value.fieldValue())
+		}
+	}
+	return object
+}
+
+// checkConflicts returns an error for each flag that isChecked names and whose value is invalid together with the fields of c.
+func (l *CommandLine) checkConflicts(c *kubeletconfig.Configuration) error {
+	if !slices.ContainsFunc(l.given, isChecked) {
+		return nil
+	}
+	others := l.fields(func(g *givenFlag) bool { return !fieldOf(c, g.Field).IsValid() })
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	var object map[string]any
+	if err := json.Unmarshal(text, &object); err != nil {
+		return err
+	}
+	maps.Copy(object, others)
+	merged, err := parseFields(object)
+	if err != nil {
+		return err
+	}
+	merged.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
+	return errors.Join(l.nameFlags(merged.Validate())...)
+}
+
+// isChecked reports whether Apply checks the flag together with other fields: Documents.Validate would not name it, or not know it.
+func isChecked(g givenFlag) bool {
+	return g.Field == featureGates || g.Field != "" && !fieldOf(&kubeletconfig.Configuration{}, g.Field).IsValid()
+}
+
+// nameFlags returns the errors of validation that begin with the field of a checked flag.
+func (l *CommandLine) nameFlags(validation error) (errs []error) {
+	joined, _ := validation.(interface{ Unwrap() []error })
+	if joined == nil {
+		return nil
+	}
+	for _, err := range joined.Unwrap() {
+		field, _, _ := strings.Cut(err.Error(), ":")
+		field, _, _ = strings.Cut(field, "[")
+		for _, g := range l.given {
+			if isChecked(g) && (g.Field == field || strings.HasPrefix(field, g.Field+".")) {
+				errs = append(errs, fmt.Errorf("%s: %w", g.name(), err))
+			}
+		}
+	}
+	return errs
+}
+
+// applyNode sets the field of n that the flag sets, if any.
+func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
+	text := g.value.String()
+	switch g.Name {
+	case "bootstrap-kubeconfig":
+		n.BootstrapKubeconfig = text
+	case "hostname-override":
+		n.NodeName, err = g.nodeName()
+	case "image-credential-provider-bin-dir":
+		n.CredentialProviderBinDir = text
+	case "image-credential-provider-config":
+		n.CredentialProviders, err = readProviders(text)
+	case "kubeconfig":
+		n.Kubeconfig = text
+	case "node-ip":
+		n.NodeIPs, err = nodestatus.ParseNodeIPs(text)
+	case "node-labels":
+		n.NodeLabels = mergeMaps(n.NodeLabels, g.labels())
+	case "root-dir":
+		n.RootDir = text
+	case "v":
+		n.LogLevel = logLevel(g.value.content.(uint64))
+	}
+	return err
+}
+
+// checkCertDir returns an error if --cert-dir is not the directory of the agent's certificates.
+func (l *CommandLine) checkCertDir(rootDir string) error {
+	for i := range l.given {
+		g := &l.given[i]
+		if want := filepath.Join(rootDir, "pki"); g.Name == "cert-dir" && filepath.Clean(g.value.String()) != want {
+			return fmt.Errorf("%s: the directory is not supported by this version, want %q", g.name(), want)
+		}
+	}
+	return nil
+}
+
+// mergeMaps returns a new map with the entries of base and over. Entries of over take precedence.
+func mergeMaps[V any](base, over map[string]V) map[string]V {
+	merged := map[string]V{}
+	maps.Copy(merged, base)
+	maps.Copy(merged, over)
+	return merged
+}
+
+// logLevel returns the log level for the value of -v, like the page /debug/flags/v of package nodeapi.
+func logLevel(verbosity uint64) slog.Level {
+	switch {
+	case verbosity < 3:
+		return slog.LevelInfo
+	case verbosity < 5:
+		return slog.LevelDebug
+	}
+	return slog.LevelDebug - slog.Level(min(verbosity-4, 100))
+}
