@@ -35,6 +35,7 @@ tests:                          github.com/stretchr/testify/assert github.com/st
 tests:                          github.com/google/go-cmp/... golang.org/x/tools/txtar
 tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
+tests internal/lifecycle/podhash: lifecycle/podapi YAML
 tests internal/wiringtest: device device/plugin device/podresources internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest agent/kubeletconfig
 tests apiserver:      cri lifecycle internal/lifecycle/podenv volume volume/csi volume/intree internal/lifecycle/podtest lifecycle/podstore pleg
 tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
@@ -147,6 +148,7 @@ lifecycle/plan         max  75: cri internal/containers internal/sleep internal/
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
 internal/lifecycle/resize       max  75: cgroups cri internal/containers lifecycle/podspec internal/lifecycle/podview qos API
 internal/lifecycle/podset       max  65: API
+internal/lifecycle/podhash      max  65: API
 internal/lifecycle/podview      max  75: cri API
 internal/lifecycle/poddir       max  75: cri cri/logs internal/atomicfile internal/backoff internal/dirlock internal/plainfile internal/rmtree lifecycle/podspec lifecycle/podstatus internal/lifecycle/resize API internal/notexist
 internal/lifecycle/startslots max   0: internal/sleep
@@ -167,7 +169,7 @@ internal/lifecycle/statuspatch  max  75: internal/containers lifecycle/podapi li
 lifecycle/userns       max  75: cri internal/atomicfile API
 internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podstatus API lifecycle
-lifecycle/source       max  80: internal/atomicfile internal/backoff internal/safeyaml lifecycle/podapi github.com/fsnotify/fsnotify internal/runonce API YAML internal/sleep lifecycle
+lifecycle/source       max  80: internal/atomicfile internal/backoff internal/lifecycle/podhash internal/safeyaml lifecycle/podapi github.com/fsnotify/fsnotify internal/runonce API YAML internal/sleep lifecycle
 apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle lifecycle/podevents internal/lifecycle/podset internal/notexist volume
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify

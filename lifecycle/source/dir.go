@@ -46,9 +46,10 @@ type DirOptions struct {
 // Dir reads static pods from the files of a directory, or from one file. It ignores hidden files, subdirectories and special
 // files. It follows symbolic links, as they are used in a mounted config map.
 type Dir struct {
-	path  string
-	opts  DirOptions
-	guard runonce.Guard
+	path       string
+	configured string // path as the kubelet puts it into the UIDs of pods if it is a file; empty: path
+	opts       DirOptions
+	guard      runonce.Guard
 
 	files      map[string]*manifest
 	removed    map[string]bool // files that the kernel reported as removed since the last scan
@@ -64,11 +65,16 @@ func NewDir(path string, opts DirOptions) *Dir {
 	opts.Period = cmp.Or(opts.Period, DefaultPeriod)
 	opts.StableFor = cmp.Or(opts.StableFor, DefaultStableFor)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	configured := ""
+	if filepath.IsAbs(path) {
+		// The kubelet cleans the path of a directory, but not that of a file.
+		configured = strings.TrimRight(path, string(filepath.Separator))
+	}
 	// UIDs depend on the path, and must not depend on the working directory.
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
 	}
-	d := &Dir{path: path, opts: opts, files: make(map[string]*manifest), removed: make(map[string]bool), ignored: make(map[string]bool)}
+	d := &Dir{path: path, configured: configured, opts: opts, files: make(map[string]*manifest), removed: make(map[string]bool), ignored: make(map[string]bool)}
 	d.guard.Require("source.Dir", opts.Logger, nil)
 	return d
 }
@@ -278,6 +284,9 @@ func (d *Dir) readIfChanged(path string, file manifestFile, m *manifest, now tim
 		m.setReadError(path, stripPath(err))
 	default:
 		origin := Origin{Source: File, Location: path, NodeName: d.opts.NodeName, AllowObjects: d.opts.AllowObjects, AllowTokens: d.opts.AllowTokens, Seen: now}
+		if path == d.path {
+			origin.configured = d.configured
+		}
 		others := d.totalCost.subtractCost(m.cost)
 		if m.read = nil; m.applyContent(data, origin, maxCost().subtractCost(others)) {
 			m.read = info // otherwise it is read again: other files may become smaller

@@ -50,7 +50,7 @@
 //
 //   - An invalid manifest, a missing path and an empty HTTP response keep the last valid pods; the kubelet removes them.
 //   - Unknown and duplicate fields are errors.
-//   - The UID is computed from the manifest as written and differs from that of the kubelet: switching between them replaces static pods.
+//   - UIDs equal those of the kubelet 1.37, so that a node can change over; another minor version of the kubelet has other UIDs.
 //   - Of two pods with one name or UID, the pod that is already in the set stays; else the file that sorts first wins.
 //   - The cost of decoding a manifest is limited.
 //

@@ -96,6 +96,7 @@ func (h *HTTP) fetchManifest(ctx context.Context, now time.Time) Update {
 	if sum := sha256.Sum256(body); err == nil && sum != h.parsedSum {
 		h.manifest.applyContent(body, Origin{
 			Source: URL, Location: h.displayURL, NodeName: h.opts.NodeName, AllowObjects: h.opts.AllowObjects, AllowTokens: h.opts.AllowTokens, Seen: now,
+			configured: h.url, // with the password, as in the kubelet; only its hash is visible
 		}, maxCost())
 		h.parsedSum = sum
 	}

@@ -45,7 +45,7 @@ func Parse(data []byte, origin Origin) ([]*corev1.Pod, []*Error) {
 // entry is a pod of a manifest with its line and hash.
 type entry struct {
 	pod   *corev1.Pod
-	sum   string // hash of the pod in the manifest, before defaults are set
+	sum   string // hash of the pod in the manifest, with defaults
 	line  int    // line of the pod's name in the file
 	inSet bool   // the pod is in the set that was passed last, because no other pod has its name or UID
 }
@@ -130,7 +130,7 @@ func (p *parser) parseDocument(doc document) {
 	switch {
 	case !ok:
 	case kind == "Pod":
-		p.parsePod(raw, "")
+		p.parsePod(raw, "", false)
 	case kind == "PodList":
 		p.parseList(raw, "Pod")
 	case kind == "List":
@@ -153,7 +153,7 @@ func (p *parser) parseList(raw []byte, implied string) {
 		switch {
 		case !ok:
 		case kind == "Pod":
-			p.parsePod(item, path)
+			p.parsePod(item, path, implied != "")
 		default:
 			p.reportField(joinPath(path, "kind"), fmt.Errorf("want Pod, got %q", kind))
 		}
@@ -222,7 +222,8 @@ func (p *parser) reportPart(path string, err error) {
 }
 
 // parsePod decodes a pod, sets its defaults and validates it. It adds a valid pod to p.entries, and reports errors below path.
-func (p *parser) parsePod(raw []byte, path string) {
+// inPodList is true for an item of a PodList.
+func (p *parser) parsePod(raw []byte, path string, inPodList bool) {
 	err := p.budget.Spend(podCost)
 	if err == nil {
 		err = safeyaml.Quantities(raw, reflect.TypeFor[corev1.Pod]())
@@ -239,7 +240,7 @@ func (p *parser) parsePod(raw []byte, path string) {
 		p.reportField(joinPath(path, "metadata.name"), errors.New("required"))
 		return
 	}
-	sum, errs := p.origin.completeStatic(pod, raw)
+	sum, errs := p.origin.completeManifest(pod, inPodList)
 	for _, e := range errs {
 		p.reportField(joinPath(path, e.Field), errors.New(e.ErrorBody()))
 	}

@@ -102,12 +102,13 @@ func TestStaticPod(t *testing.T) {
 func TestUIDDependsOnContentNodeAndPath(t *testing.T) {
 	origin := source.Origin{Source: source.File, Location: "/m/web.yaml", NodeName: "n1"}
 	uid := parseOne(t, web, origin).UID
-	// If the UID changed, an upgrade would replace every pod of every node.
-	assert.EqualValues(t, "cb159319153f719397d17b2c88137f74", uid)
+	// The UID of kubelet 1.37. If it changed, an upgrade would replace every pod of every node.
+	assert.EqualValues(t, "1bb9584fd36541f282c1e0b768640b88", uid)
 
 	json := `{"kind":"Pod", "apiVersion":"v1", "spec":{"containers":[{"image":"nginx:1","name":"web"}]}, "metadata":{"name":"web"}}`
 	assert.Equal(t, uid, parseOne(t, json, origin).UID, "format and order of fields do not change the UID")
 	assert.Equal(t, uid, parseOne(t, web+"# comment\n", origin).UID)
+	assert.Equal(t, uid, parseOne(t, web+"  restartPolicy: Always\n", origin).UID, "a default that is written out does not change the UID")
 	assert.NotEqual(t, uid, parseOne(t, strings.Replace(web, "nginx:1", "nginx:2", 1), origin).UID)
 	other := origin
 	other.NodeName = "n2"
@@ -118,6 +119,20 @@ func TestUIDDependsOnContentNodeAndPath(t *testing.T) {
 
 	fixed := strings.Replace(web, "name: web\n", "name: web\n  uid: abc-1\n", 1)
 	assert.EqualValues(t, "abc-1", parseOne(t, fixed, origin).UID)
+}
+
+// The kubelet hashes kind and apiVersion of an item of a PodList, but not those of a single pod.
+func TestUIDOfPodListItemDependsOnItsKind(t *testing.T) {
+	origin := source.Origin{Source: source.URL, Location: "http://x", NodeName: "n1"}
+	content := `"metadata": {"name": "web"}, "spec": {"containers": [{"name": "web", "image": "nginx:1"}]}}`
+	typed := `{"apiVersion": "v1", "kind": "Pod", ` + content
+	uidOf := func(manifest string) string { return string(parseOne(t, manifest, origin).UID) }
+
+	single := uidOf(typed)
+	assert.Equal(t, single, uidOf(`{"apiVersion": "v1", "kind": "PodList", "items": [{`+content+`]}`))
+	assert.Equal(t, single, uidOf(`{"apiVersion": "v1", "kind": "List", "items": [`+typed+`]}`))
+	assert.NotEqual(t, single, uidOf(`{"apiVersion": "v1", "kind": "PodList", "items": [`+typed+`]}`))
+	assert.Equal(t, "Pod", parseOne(t, typed, origin).Kind, "a parsed pod keeps its kind")
 }
 
 func TestYAMLIsReadAsTheKubeletReadsIt(t *testing.T) {

@@ -5,10 +5,12 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/seed81659283/nodeagent/internal/lifecycle/podhash"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 )
 
@@ -43,6 +46,8 @@ type Origin struct {
 	Seen         time.Time // time when the manifest was read, for AnnotationSeen; zero: no annotation
 	AllowObjects bool      // pods may refer to config maps, secrets, claims and CSI drivers, because the agent can read such objects
 	AllowTokens  bool      // pods may name a service account and mount its token, because the agent can request tokens
+
+	configured string // path or URL as the user has configured it, for UIDs; empty: Location
 }
 
 // Static returns a static pod for a pod that is built in code. The result is a copy with the UID, name, annotations and
@@ -50,7 +55,8 @@ type Origin struct {
 //
 // If the pod has no UID, Static computes one from its content without status, and from origin. The UID is stable across
 // restarts. A changed pod gets another UID and replaces the previous pod. A new version of the API types may change the UID
-// too. Do not pass the result of Static to Static: the node name would be appended twice.
+// too. [Parse] computes another UID, that of the kubelet. Do not pass the result of Static to Static: the node name would be
+// appended twice.
 func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	switch {
 	case pod == nil:
@@ -65,39 +71,58 @@ func Static(pod *corev1.Pod, origin Origin) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if _, errs := origin.completeStatic(made, raw); len(errs) > 0 {
+	h := fnv.New128a()
+	h.Write(canonicalJSON(raw))
+	podapi.Default(made)
+	if errs := origin.completeStatic(made, origin.uidOf(h)); len(errs) > 0 {
 		return nil, fmt.Errorf("make static pod %s/%s: %w", pod.Namespace, pod.Name, errs.ToAggregate())
 	}
 	return made, nil
 }
 
-// completeStatic sets the metadata and defaults of a static pod, and validates it. raw is the JSON of the pod; sum is its hash.
-func (o Origin) completeStatic(pod *corev1.Pod, raw []byte) (sum string, errs field.ErrorList) {
-	sum = o.setStaticMetadata(pod, raw)
+// completeManifest sets the defaults and metadata of a pod as decoded from a manifest, and validates it. sum is the hash of its
+// content.
+func (o Origin) completeManifest(pod *corev1.Pod, inPodList bool) (sum string, errs field.ErrorList) {
 	podapi.Default(pod)
+	podhash.Default(pod)
+	hashed := *pod
+	if !inPodList {
+		// The kubelet's conversion drops kind and apiVersion of a pod, but not of an item of a PodList.
+		hashed.TypeMeta = metav1.TypeMeta{}
+	}
+	h := podhash.New(&hashed)
+	sum = hex.EncodeToString(h.Sum(nil))
+	return sum, o.completeStatic(pod, o.uidOf(h))
+}
+
+// uidOf returns the UID of a static pod, given the hash of its content. It writes the origin to the hash. Source: applyDefaults
+// in pkg/kubelet/config/common.go.
+func (o Origin) uidOf(content hash.Hash) types.UID {
+	location := cmp.Or(o.configured, o.Location)
+	if o.Source == File {
+		fmt.Fprintf(content, "host:%sfile:%s", o.NodeName, location)
+	} else {
+		fmt.Fprintf(content, "url:%s", location)
+	}
+	return types.UID(hex.EncodeToString(content.Sum(nil)))
+}
+
+// completeStatic sets the metadata of a static pod that has its defaults, and validates it. uid is for a pod without UID.
+func (o Origin) completeStatic(pod *corev1.Pod, uid types.UID) field.ErrorList {
+	pod.UID = cmp.Or(pod.UID, uid)
+	o.setStaticMetadata(pod)
 	for _, check := range []func(*corev1.Pod) field.ErrorList{podapi.Validate, o.checkReferences, podapi.Unsupported} {
 		// Later checks would often report the same mistake again.
 		if errs := check(pod); len(errs) > 0 {
-			return "", errs
+			return errs
 		}
 	}
-	return sum, nil
+	return nil
 }
 
-// setStaticMetadata sets the UID, name, namespace and annotations of a static pod, and returns a hash of raw, its JSON. Source:
-// applyDefaults in pkg/kubelet/config/common.go.
-func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
-	h := fnv.New128a()
-	h.Write(canonicalJSON(raw))
-	sum := hex.EncodeToString(h.Sum(nil))
-	if pod.UID == "" {
-		if o.Source == File {
-			fmt.Fprintf(h, "host:%sfile:%s", o.NodeName, o.Location)
-		} else {
-			fmt.Fprintf(h, "url:%s", o.Location)
-		}
-		pod.UID = types.UID(hex.EncodeToString(h.Sum(nil)))
-	}
+// setStaticMetadata sets the name, namespace, annotations and status of a static pod with a UID. Source: applyDefaults in
+// pkg/kubelet/config/common.go.
+func (o Origin) setStaticMetadata(pod *corev1.Pod) {
 	if o.NodeName != "" {
 		pod.Name += "-" + strings.ToLower(o.NodeName)
 		pod.Spec.NodeName = o.NodeName
@@ -116,7 +141,6 @@ func (o Origin) setStaticMetadata(pod *corev1.Pod, raw []byte) string {
 		tolerateNoExecute(pod)
 	}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	return sum
 }
 
 // tolerateNoExecute adds a toleration for all NoExecute taints to the pod.

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package podhash
+
+import (
+	"bufio"
+	"cmp"
+	"hash"
+	"hash/fnv"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// bufferSize is the number of bytes that Dump collects before it writes them.
+const bufferSize = 4096
+
+// New returns an FNV-128a hash to which the dump of the pod is written. The pod must have its defaults, and quantities must be
+// as they were decoded: [resource.Quantity] caches its text, which the dump contains. Source: pkg/util/hash/hash.go.
+//
+// [resource.Quantity]: https://pkg.go.dev/k8s.io/apimachinery/pkg/api/resource#Quantity
+func New(pod *corev1.Pod) hash.Hash {
+	h := fnv.New128a()
+	_ = Dump(h, pod) // a hash returns no error
+	return h
+}
+
+// Dump writes the pod to w in the format that the kubelet hashes: "(*core.Pod){TypeMeta:(v1.TypeMeta){Kind:(string) ...". The
+// error is that of w. Source: ForHash in k8s.io/utils/dump/dump.go.
+func Dump(w io.Writer, pod *corev1.Pod) error {
+	_ = time.Local.String() // loads the time zone, which is part of a time
+	d := &dump{out: bufio.NewWriterSize(w, bufferSize)}
+	d.printTyped(reflect.ValueOf(pod))
+	return d.out.Flush()
+}
+
+// dump prints values. Its writer keeps the first error until it is flushed.
+type dump struct {
+	out   *bufio.Writer
+	depth int // number of structs, lists and maps around the current value
+
+	zone      uintptr // address of the time zone that was printed last, until a pointer at zoneDepth or above; zero: none
+	zoneDepth int     // depth of the pointer to that time zone
+}
+
+func (d *dump) text(s string) { _, _ = d.out.WriteString(s) }
+
+// printTyped prints the value, preceded by its type in parentheses.
+func (d *dump) printTyped(v reflect.Value) {
+	d.text("(")
+	d.printType(v.Type())
+	d.text(")")
+	d.print(v)
+}
+
+// print prints the value without its type.
+func (d *dump) print(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		d.printPointer(v)
+	case reflect.Struct:
+		d.depth++
+		d.printStruct(v)
+		d.depth--
+	case reflect.Map:
+		d.depth++
+		d.printMap(v)
+		d.depth--
+	case reflect.Slice, reflect.Array:
+		d.depth++
+		d.printList(v)
+		d.depth--
+	default:
+		d.printScalar(v)
+	}
+}
+
+// printPointer prints the value that v points to.
+//
+// The kubelet's printer takes a pointer for a cycle if it has printed the target at a lower depth, and has visited no pointer at
+// that depth or above since. In a decoded pod, only times share a target: the local time zone.
+func (d *dump) printPointer(v reflect.Value) {
+	if d.zone != 0 && d.zoneDepth >= d.depth {
+		d.zone = 0
+	}
+	switch {
+	case v.IsNil():
+		d.text("<nil>")
+		return
+	case v.Type() != reflect.TypeFor[*time.Location]():
+	case v.Pointer() == d.zone:
+		d.text("<shown>")
+		return
+	default:
+		d.zone, d.zoneDepth = v.Pointer(), d.depth
+	}
+	d.print(v.Elem())
+}
+
+func (d *dump) printScalar(v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.String:
+		d.text(v.String())
+	case v.Kind() == reflect.Bool:
+		d.text(strconv.FormatBool(v.Bool()))
+	case v.CanInt():
+		_, _ = d.out.Write(strconv.AppendInt(d.out.AvailableBuffer(), v.Int(), 10))
+	case v.CanUint():
+		_, _ = d.out.Write(strconv.AppendUint(d.out.AvailableBuffer(), v.Uint(), 10))
+	default:
+		// Pods have no other kind of value; a test checks the types.
+		panic("podhash: no format for a value of kind " + v.Kind().String())
+	}
+}
+
+// printStruct prints all fields, exported or not, as {NAME:(TYPE)VALUE NAME:(TYPE)VALUE}.
+func (d *dump) printStruct(v reflect.Value) {
+	d.text("{")
+	t := v.Type()
+	for i := range t.NumField() {
+		if i > 0 {
+			d.text(" ")
+		}
+		d.text(t.Field(i).Name)
+		d.text(":")
+		d.printTyped(v.Field(i))
+	}
+	d.text("}")
+}
+
+// printList prints a slice or an array as [VALUE VALUE]. A nil slice differs from an empty one.
+func (d *dump) printList(v reflect.Value) {
+	if v.Kind() == reflect.Slice && v.IsNil() {
+		d.text("<nil>")
+		return
+	}
+	d.text("[")
+	for i := range v.Len() {
+		if i > 0 {
+			d.text(" ")
+		}
+		d.print(v.Index(i))
+	}
+	d.text("]")
+}
+
+// printMap prints a map with string keys as map[KEY:VALUE KEY:VALUE], sorted by key. A nil map differs from an empty one.
+func (d *dump) printMap(v reflect.Value) {
+	if v.IsNil() {
+		d.text("<nil>")
+		return
+	}
+	d.text("map[")
+	keys := v.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
+	for i, key := range keys {
+		if i > 0 {
+			d.text(" ")
+		}
+		d.text(key.String())
+		d.text(":")
+		d.print(v.MapIndex(key))
+	}
+	d.text("]")
+}
+
+// printType prints a type as package reflect does, except that the package of corev1 types is "core".
+func (d *dump) printType(t reflect.Type) {
+	switch {
+	case t.PkgPath() == corePath():
+		d.text("core.")
+		d.text(t.Name())
+	case t.Name() != "":
+		d.text(t.String())
+	case t.Kind() == reflect.Pointer:
+		d.text("*")
+		d.printType(t.Elem())
+	case t.Kind() == reflect.Slice:
+		d.text("[]")
+		d.printType(t.Elem())
+	case t.Kind() == reflect.Map:
+		d.text("map[")
+		d.printType(t.Key())
+		d.text("]")
+		d.printType(t.Elem())
+	default:
+		d.text(t.String())
+	}
+}
+
+// corePath returns the import path of the corev1 types.
+func corePath() string { return reflect.TypeFor[corev1.Pod]().PkgPath() }
