@@ -231,7 +231,7 @@ cluster-tools: $(LAB)
 	@$(LAB) deps
 	@$(LAB) cluster-tools
 
-# Tests with the control plane that kubeadm writes, run by examples/agent on a containerd of its own. Takes twenty minutes, most of them
+# Tests with the control plane that kubeadm writes, run by examples/agent on a containerd of its own. Takes half an hour, most of it
 # waiting for a token refresh, which CLUSTERFLAGS=-short skips. A fault lasts 5 s; NODEAGENT_FAULTS=1m prolongs faults, NODEAGENT_SOAK=1 to ten minutes, with
 # a hundred kills of the agent, which takes two hours.
 cluster: export NODEAGENT_CLUSTER = required
@@ -243,7 +243,7 @@ cluster: cluster-tools kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) $(CLUSTERFLAGS) -run='^TestCluster' ./apiserver/cert
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./nodestatus/heartbeat
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/virtualnode
-	@go test -v $(RACE) -count=1 -timeout=$(if $(NODEAGENT_SOAK),150m,40m) $(CLUSTERFLAGS) -run='^TestCluster' ./examples/agent
+	@go test -v $(RACE) -count=1 -timeout=$(if $(NODEAGENT_SOAK),150m,60m) $(CLUSTERFLAGS) -run='^TestCluster' ./examples/agent
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestIntegrationKubelet' ./examples/runtime
 	@go test -C hack/bench -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/api ./internal/cluster
 
