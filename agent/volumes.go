@@ -25,7 +25,7 @@ const volumeWait = 15 * time.Second
 func (a *Agent) createVolumes(o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}
-	opts := volume.Options{Root: o.Dirs.Pods, MakeRootShared: n.SharedMounts, WaitTimeout: volumeWait, Logger: a.log}
+	opts := volume.Options{Root: o.Dirs.Pods, AdoptUnrecorded: n.AdoptPods, MakeRootShared: n.SharedMounts, WaitTimeout: volumeWait, Logger: a.log}
 	opts.NodeLabels = func() map[string]string { return map[string]string{corev1.LabelHostname: n.NodeName} }
 	var dir *objects.Dir
 	var watchers []volume.Watcher

@@ -57,7 +57,7 @@
 // The model is pkg/kubelet/volumemanager at 1.37.1. DIFFERENCES.md has all differences; the main ones:
 //
 //   - [Volumes.Check] refuses a volume without a plugin when the pod is admitted.
-//   - Volumes are found by their records. A directory without a record is ignored.
+//   - Volumes are found by their records. A directory without a record is ignored, unless Options.AdoptUnrecorded is set.
 //   - Release tears down a volume whose SetUp has failed, unless the error is a FinalError.
 //
 // Test kit: package volumetest has a plugin in memory, and the suite that every plugin passes.

@@ -23,6 +23,7 @@ type podState struct {
 	spec          *corev1.Pod // nil: read from the record, and neither Prepare nor Update was called for the pod yet
 	volumes       []*entry
 	changed       chan struct{} // closed and replaced when a step has completed
+	adoption      *adoption     // nil: the volumes are recorded
 	prepareFailed bool          // Prepare has returned an error, and not all volumes are set up since
 
 	recording sync.Mutex // held while the record is written or removed; guards recorded

@@ -63,7 +63,9 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	defer p.recording.Unlock()
 	defer v.releaseReservations(p)
 	all, refused := v.resolveUnrecorded(ctx, p, pod, names)
-	if all.changed {
+	adopts := v.isAdopted(p)
+	// A partial record would hide the other volumes of an adopted pod from the next start.
+	if all.changed && !adopts || adopts && refused == nil {
 		r := record.Pod{UID: uid, Name: p.name, Volumes: all.volumes}
 		if err := r.Write(p.dir); err != nil {
 			return nil, fmt.Errorf("write record: %w", err)
@@ -79,12 +81,15 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	if refused == nil || all.changed {
 		delete(v.damaged, uid)
 	}
-	if len(p.recorded.Volumes) == 0 { // all volumes are image volumes
+	if len(p.recorded.Volumes) == 0 && (!adopts || refused == nil) { // all volumes are image volumes
 		delete(v.pods, uid)
 		return nil, refused
 	}
 	v.pods[uid] = p
 	v.setDesired(p, pod, all, names)
+	if refused == nil {
+		p.adoption = nil
+	}
 	return p, refused
 }
 
@@ -96,6 +101,9 @@ func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, u
 		e := state.findVolume(r.Name)
 		if e == nil {
 			e = v.addVolume(state, r) // a new volume
+			if state.adoption.isFound(r.Dir) {
+				e.recover()
+			}
 		}
 		e.recorded.Aliases = r.Aliases
 		if c := all.claimed[r.Name]; c != nil {

@@ -28,6 +28,9 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	}
 	before := p.spec
 	p.spec = pod
+	if p.adoption != nil && before == nil {
+		p.name = pod.Namespace + "/" + pod.Name
+	}
 	same := before != nil && maps.Equal(before.Labels, pod.Labels) && maps.Equal(before.Annotations, pod.Annotations)
 	names := podvolume.UsedByPod(&pod.Spec)
 	for _, e := range p.volumes {

@@ -17,6 +17,9 @@ import (
 // container of the pod may be running. Release blocks until this is done, ctx ends or Options.WaitTimeout has passed. After an
 // error, Run continues the teardown, and Release can be called again. It returns nil for a pod without volumes.
 func (v *Volumes) Release(ctx context.Context, uid string) error {
+	if err := v.completeAdoption(ctx, uid); err != nil {
+		return fmt.Errorf("release volumes of pod %s: %w", uid, err)
+	}
 	p, damaged := v.setUnmounted(uid)
 	switch {
 	case damaged != nil:

@@ -94,7 +94,11 @@ func (v *Volumes) startSteps(ctx context.Context, wg *sync.WaitGroup) (wake time
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	actions, wake := plan.Plan(&v.plan, now)
+	wake = v.startAdoptions(ctx, wg, now)
+	actions, next := plan.Plan(&v.plan, now)
+	if wake.IsZero() || !next.IsZero() && next.Before(wake) {
+		wake = next
+	}
 	for _, a := range actions {
 		s := v.newStep(a)
 		a.Start(now)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,7 @@ type Volumes struct {
 	events   eventRecorder
 	guard    runonce.Guard
 	wake     chan struct{} // wakes Run; capacity 1
+	created  time.Time
 	ready    listener.List // functions added by Notify
 
 	mu      sync.Mutex // guards the fields below, except calls
@@ -50,7 +52,7 @@ func New(opts Options) (*Volumes, error) {
 		return nil, fmt.Errorf("volume: read records: %w", err)
 	}
 	v := &Volumes{
-		opts: opts, wake: make(chan struct{}, 1), pods: map[string]*podState{}, damaged: damaged,
+		opts: opts, wake: make(chan struct{}, 1), created: time.Now(), pods: map[string]*podState{}, damaged: damaged,
 		refused: map[string]*corev1.Pod{},
 		plan:    plan.State{Parallel: opts.Parallel, Slow: opts.SlowAfter},
 	}
@@ -61,13 +63,12 @@ func New(opts Options) (*Volumes, error) {
 		p := v.newPod(r.UID, r.Name)
 		p.recorded = r
 		for _, known := range r.Volumes {
-			e := v.addVolume(p, known)
-			e.plan.Phase, e.plan.Recovered = plan.Uncertain, true
-			if e.device != nil {
-				e.device.plan.Phase, e.device.plan.Recovered = plan.Uncertain, true
-			}
+			v.addVolume(p, known).recover()
 		}
 		v.pods[r.UID] = p
+	}
+	if err := v.findVolumes(); err != nil {
+		return nil, fmt.Errorf("volume: find volumes without record: %w", err)
 	}
 	return v, nil
 }
