@@ -240,7 +240,8 @@ func (p *planner) planStart(container *corev1.Container) {
 	case p.wasStoppedForRestart(container, dead):
 		start.CrashLoop = dead.Annotations[AnnotationCrashLoop]
 	default:
-		loop, until := parseCrashLoop(dead.Annotations[AnnotationCrashLoop]).nextRestart(crashLoopKey(p.state.Pod, container), dead, p.state.Now, p.state.MaxRestartPeriod)
+		key := crashLoopKey(p.state.Pod, container)
+		loop, until := crashLoopOf(dead, key).nextRestart(key, dead, p.state.Now, p.state.MaxRestartPeriod)
 		if !until.IsZero() {
 			p.addBackOff(p.state.Pod, container, loop.delay, until)
 			return

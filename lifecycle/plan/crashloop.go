@@ -69,6 +69,23 @@ func parseCrashLoop(value string) crashLoop {
 	return crashLoop{key: f[0], delay: min(delay, MaxBackOff), restartedAt: time.Unix(0, begun)}
 }
 
+// crashLoopOf returns the back-off state of an instance: that of its annotation or, for a restarted instance of a kubelet, which keeps the state in memory,
+// the state after as many restarts without a reset. key is the result of crashLoopKey.
+func crashLoopOf(instance *cri.Container, key string) crashLoop {
+	value, ok := instance.Annotations[AnnotationCrashLoop]
+	if ok || instance.Attempt == 0 {
+		return parseCrashLoop(value)
+	}
+	delay := crashLoopInitial
+	for range instance.Attempt - 1 {
+		if delay *= 2; delay >= MaxBackOff {
+			delay = MaxBackOff
+			break
+		}
+	}
+	return crashLoop{key: key, delay: delay, restartedAt: instance.StartedAt}
+}
+
 // nextRestart returns when a container can restart after last has exited, zero for now, and the next back-off state.
 func (l crashLoop) nextRestart(key string, last *cri.Container, now time.Time, maxDelay time.Duration) (loop crashLoop, until time.Time) {
 	maxDelay = cmp.Or(maxDelay, MaxBackOff)
