@@ -254,8 +254,8 @@ agent                  max 300: any
 nodetest               max 330: agent apiserver/apiservertest cgroups cgroups/cgroupstest cgroups/podtree cri cri/critest eviction eviction/podevict internal/backoff internal/crilimits internal/lifecycle/executor internal/lifecycle/hook internal/lifecycle/podview lifecycle/admission lifecycle/plan lifecycle/podapi lifecycle/podstatus probe probe/podprobe internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodetest/machine       max   0: cgroups cgroups/cgroupstest
 nodetest/internal/worker max 0: cri/process SYS
-agent/kubeletconfig    max 110: cgroups/podtree cri cri/logs device eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth
-agent/kubeletflags     max 110: agent/kubeletconfig images/credential internal/quantity nodestatus API sigs.k8s.io/yaml github.com/spf13/pflag
+agent/kubeletconfig    max 110: cgroups/podtree cri cri/logs device eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth internal/safeyaml
+agent/kubeletflags     max 110: agent/kubeletconfig images/credential internal/quantity nodestatus API sigs.k8s.io/yaml github.com/spf13/pflag internal/safeyaml
 internal/agentfile     max 110: agent/kubeletconfig
 internal/scriptlines   max   0:
 internal/crilimits     max   0: cri cgroups

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 // object is a decoded JSON object. Its values are those of encoding/json; numbers are of type json.Number.
@@ -23,6 +25,10 @@ type object = map[string]any
 
 // parseObject decodes one YAML or JSON document strictly: duplicate keys are errors. An empty document is a nil object.
 func parseObject(document []byte) (object, error) {
+	// Aliases expand: without a limit, 1 MiB of YAML becomes gigabytes.
+	if _, err := safeyaml.NewBudget(len(document)).YAML(document); err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n ", ""))
+	}
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n ", "")) // one line

@@ -70,7 +70,7 @@ func (d *Documents) AuthOptions() auth.Options {
 }
 
 // Reserved returns the amount of each resource that pods cannot use. It consists of systemReserved, kubeReserved and the
-// thresholds in evictionHard.
+// thresholds in evictionHard, with the default thresholds if mergeDefaultEvictionSettings is true.
 func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	var systemErr, kubeErr error
 	r.System, systemErr = parseReserved("systemReserved", c.SystemReserved)
@@ -82,6 +82,9 @@ func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 		eviction.MemoryAvailable: &r.MemoryAvailable, eviction.NodeFSAvailable: &r.NodeFSAvailable,
 	} {
 		text := c.EvictionHard[string(signal)]
+		if text == "" && c.MergeDefaultEvictionSettings != nil && *c.MergeDefaultEvictionSettings {
+			text = eviction.DefaultHard()[string(signal)]
+		}
 		if text == "" {
 			continue
 		}

@@ -53,7 +53,7 @@ maxOpenFiles none | - | the service manager sets the limit
 memoryManagerPolicy default | "None" | no reserved NUMA memory
 memoryReservationPolicy default | "None" |
 memorySwap.swapBehavior default | "NoSwap" | pods use no swap
-memoryThrottlingFactor default | 0.9 | without effect at this value, which was the default once
+memoryThrottlingFactor default | 0.9 | memory.high is not set; the kubelet sets it with its gate MemoryQoS
 nodeStatusMaxImages default | 50 |
 oomScoreAdj none | - | the service manager sets the score of the agent
 podCIDR none | - | the network plugin has its own configuration

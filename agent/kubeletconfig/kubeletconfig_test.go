@@ -163,3 +163,15 @@ func FuzzParse(f *testing.F) {
 		_ = c.Validate()
 	})
 }
+
+// The pods get no memory that the default threshold of evictions needs, if that is merged.
+func TestReservedHasMergedThresholds(t *testing.T) {
+	c, err := kubeletconfig.Parse([]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" +
+		"evictionHard: {nodefs.available: 5%}\nmergeDefaultEvictionSettings: true\n"))
+	require.NoError(t, err)
+	c.SetDefaults(kubeletconfig.Defaults{})
+	reserved, err := c.Reserved()
+	require.NoError(t, err)
+	require.Equal(t, "100Mi", reserved.MemoryAvailable.Quantity.String())
+	require.InDelta(t, 0.05, reserved.NodeFSAvailable.Fraction, 0.001)
+}

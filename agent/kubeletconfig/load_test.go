@@ -182,3 +182,19 @@ func FuzzLoadDir(f *testing.F) {
 		_, _ = loadAndValidate(path, dropIns)
 	})
 }
+
+// Aliases that would expand to gigabytes are an error.
+func TestExpandingAliasesAreRefused(t *testing.T) {
+	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nclusterDomain: &a " + strings.Repeat("x", 400_000) +
+		"\nclusterDNS: [" + strings.Repeat("*a,", 100_000) + "]\n"
+	_, err := kubeletconfig.ParseDocuments([]byte(text))
+	require.Error(t, err)
+	require.Less(t, len(err.Error()), 300)
+}
+
+// The value of a header may be a bearer token.
+func TestErrorsDoNotHaveHeaders(t *testing.T) {
+	_, err := kubeletconfig.ParseDocuments([]byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodURLHeader: {Authorization: [Bearer s3cret]}\n"))
+	require.ErrorContains(t, err, "staticPodURLHeader: its value is not supported by this version")
+	require.NotContains(t, err.Error(), "s3cret")
+}

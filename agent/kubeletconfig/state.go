@@ -96,6 +96,9 @@ func fieldNames(t reflect.Type, path string) (names []string) {
 	return names
 }
 
+// secretField is the field whose values, such as bearer tokens, are in no error.
+const secretField = "staticPodURLHeader"
+
 // checkStates returns an error for each field in state DefaultOnly whose value is not accepted. The error has name and value of the field.
 func (o *otherFields) checkStates() (errs []error) {
 	rows := fieldRows()
@@ -105,7 +108,11 @@ func (o *otherFields) checkStates() (errs []error) {
 			if want == "" {
 				want = "an empty value"
 			}
-			errs = append(errs, fmt.Errorf("%s: %s is not supported by this version, want %s", path, shorten(encode(value.Interface())), want))
+			text := shorten(encode(value.Interface()))
+			if row == secretField {
+				text = "its value"
+			}
+			errs = append(errs, fmt.Errorf("%s: %s is not supported by this version, want %s", path, text, want))
 		}
 	})
 	return errs

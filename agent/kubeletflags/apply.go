@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/nodestatus"
@@ -42,7 +44,7 @@ func (l *CommandLine) Load(load LoadFunc) (d kubeletconfig.Documents, err error)
 }
 
 // Apply sets the fields of d for which there are flags, and reads the files of --image-credential-provider-config. It also sets missing fields whose
-// default differs from package kubeletconfig: containerRuntimeEndpoint and rootDir. An error names the flag and its value. d keeps no reference to l.
+// default differs from package kubeletconfig: containerRuntimeEndpoint, dockerConfigFiles and rootDir. An error names the flag and its value. d keeps no reference to l.
 func (l *CommandLine) Apply(d *kubeletconfig.Documents) error {
 	errs := []error{l.applyFields(&d.Kubelet)}
 	for i := range l.given {
@@ -55,9 +57,32 @@ func (l *CommandLine) Apply(d *kubeletconfig.Documents) error {
 		}
 	}
 	d.Node.RootDir = cmp.Or(d.Node.RootDir, defaultRootDir)
+	if len(d.Node.DockerConfigFiles) == 0 {
+		d.Node.DockerConfigFiles = dockerConfigFiles(d.Node.RootDir)
+	}
 	d.Kubelet.ContainerRuntimeEndpoint = cmp.Or(d.Kubelet.ContainerRuntimeEndpoint, defaultEndpoint)
 	errs = append(errs, l.checkCertDir(d.Node.RootDir), l.checkConflicts(&d.Kubelet))
 	return errors.Join(errs...)
+}
+
+// dockerConfigFiles returns the files in which a kubelet looks for registry credentials. Source: pkg/credentialprovider/config.go.
+func dockerConfigFiles(rootDir string) (files []string) {
+	home := os.Getenv("HOME")
+	add := func(name string, dirs ...string) {
+		for _, dir := range dirs {
+			if dir != "" {
+				files = append(files, filepath.Join(dir, name))
+			}
+		}
+	}
+	working, _ := os.Getwd() // the search goes on without it
+	dotDocker := ""
+	if home != "" {
+		dotDocker = filepath.Join(home, ".docker")
+	}
+	add("config.json", rootDir, working, dotDocker, "/.docker")
+	add(".dockercfg", rootDir, working, home, "/")
+	return files
 }
 
 // applyFields sets the fields of the flags in c. Flags of fields that c does not have are skipped: Parse has checked their values.
@@ -65,6 +90,10 @@ func (l *CommandLine) applyFields(c *kubeletconfig.Configuration) error {
 	flags, err := parseFields(l.fields(func(*givenFlag) bool { return true }))
 	if err != nil {
 		return err
+	}
+	// The kubelet sets the defaults of the file before it applies flags.
+	if c.NodeStatusReportFrequency.Duration == 0 && slices.ContainsFunc(l.given, func(g givenFlag) bool { return g.Field == "nodeStatusUpdateFrequency" }) {
+		c.NodeStatusReportFrequency.Duration = cmp.Or(c.NodeStatusUpdateFrequency.Duration, 5*time.Minute)
 	}
 	for _, g := range l.given {
 		if g.Name == "seccomp-default" && g.value.content == false {

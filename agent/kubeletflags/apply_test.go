@@ -82,6 +82,8 @@ func TestFilesOverrideDefaults(t *testing.T) {
 	want, err := kubeletconfig.ParseDocuments([]byte(documents))
 	require.NoError(t, err)
 	want.Kubelet.ContainerRuntimeEndpoint = "unix:///run/containerd/containerd.sock"
+	require.Equal(t, "/file/config.json", d.Node.DockerConfigFiles[0], "registry credentials in the root directory")
+	want.Node.DockerConfigFiles = d.Node.DockerConfigFiles
 	require.Equal(t, want, d)
 
 	line, err := kubeletflags.Parse(nil)
@@ -169,4 +171,13 @@ func TestLoadReturnsErrorOfFiles(t *testing.T) {
 		return kubeletconfig.Documents{}, os.ErrNotExist
 	})
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// The default of the report frequency follows the file, and not the flag.
+func TestReportFrequencyFollowsTheFile(t *testing.T) {
+	d, err := load(t, documents, "--node-status-update-frequency=4s")
+	require.NoError(t, err)
+	require.NoError(t, d.SetDefaults())
+	assert.Equal(t, 4*time.Second, d.Kubelet.NodeStatusUpdateFrequency.Duration)
+	assert.Equal(t, 5*time.Minute, d.Kubelet.NodeStatusReportFrequency.Duration)
 }

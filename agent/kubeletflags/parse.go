@@ -39,6 +39,9 @@ type givenFlag struct {
 
 // name returns flag and value for an error.
 func (g *givenFlag) name() string {
+	if g.Name == "manifest-url-header" { // its values may be bearer tokens
+		return "--" + g.Name
+	}
 	return fmt.Sprintf("--%s=%.200s", g.Name, strings.Join(g.value.given, ","))
 }
 

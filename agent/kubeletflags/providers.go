@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
 // Bounds of the configuration of credential providers.
@@ -101,6 +102,9 @@ func readProviderFile(path string) (credential.PluginConfig, error) {
 	}
 	if len(data) > maxProviderFileSize {
 		return config, fmt.Errorf("must not be larger than %d bytes", maxProviderFileSize)
+	}
+	if _, err := safeyaml.NewBudget(len(data)).YAML(data); err != nil { // aliases expand
+		return config, err
 	}
 	text, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
