@@ -7,7 +7,7 @@
 MODULE   := github.com/seed81659283/nodeagent
 LAB      := .lab/bin/lab
 RACE     := $(if $(shell command -v gcc),-race)
-TIMEOUT  ?= 15m
+TIMEOUT  ?= 20m
 FUZZTIME ?= 10s
 DEMOTIME ?= 30s
 

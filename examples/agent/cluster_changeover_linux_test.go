@@ -79,6 +79,14 @@ func (n *sharedNode) record() (lines []string) {
 		require.NoError(n.t, err)
 		lines = append(lines, fmt.Sprintf("%s container %s %d %s since %s %s", c.Labels[cri.LabelPodName], c.Name, c.Attempt, c.State, c.StartedAt, c.ID))
 	}
+	lines = append(lines, n.podMounts()...)
+	slices.Sort(lines)
+	return lines
+}
+
+// podMounts returns a line for each mount of a pod.
+func (n *sharedNode) podMounts() (lines []string) {
+	n.t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(n.t, err)
 	for line := range strings.Lines(string(mounts)) {
@@ -86,7 +94,6 @@ func (n *sharedNode) record() (lines []string) {
 			lines = append(lines, "mount "+fields[4])
 		}
 	}
-	slices.Sort(lines)
 	return lines
 }
 
@@ -99,6 +106,18 @@ func errorsAboutPods(p *exetest.Process) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// requireNoPodFiles waits until no directory and no mount of a pod is left.
+func (n *sharedNode) requireNoPodFiles() {
+	n.t.Helper()
+	exetest.Eventually(n.t, timeout, func() error {
+		left, err := filepath.Glob(filepath.Join(n.state, "pods", "[0-9a-z]*"))
+		if mounts := n.podMounts(); err == nil && len(left)+len(mounts) > 0 {
+			err = fmt.Errorf("left are %q, and the mounts %q", left, mounts)
+		}
+		return err
+	})
 }
 
 // changeOverPods are static pods with what a change of the agent can break.
@@ -183,6 +202,7 @@ func TestClusterChangeOverOfStaticPods(t *testing.T) {
 		n.manifests.Remove(name)
 	}
 	n.awaitNoLeftovers(timeout)
+	n.requireNoPodFiles()
 	p.Terminate(timeout)
 }
 
@@ -291,13 +311,14 @@ func TestClusterChangeOver(t *testing.T) {
 	}}
 	kubeconfig := "--kubeconfig=" + m.config["kubeconfig"].(string)
 	address := "--node-ip=" + n.lab.Subnet().Addr().Next().String()
+	m.agent.Terminate(timeout)
+	p := n.startProgram(n.kubelet, fields, kubeconfig, address)
 	m.apply(changeOverObjects)
 	m.do("rollout", "status", "deployment/web", "--timeout=120s")
 	time.Sleep(10 * time.Second)
 	before, statuses := n.record(), m.readiness()
 	t.Logf("before:\n%s\n%s", strings.Join(before, "\n"), strings.Join(statuses, "\n"))
-	p := m.agent
-	for round, program := range []string{n.kubelet, n.ours, n.kubelet, n.ours} {
+	for round, program := range []string{n.ours, n.kubelet, n.ours} {
 		p.Kill()
 		p = n.startProgram(program, fields, kubeconfig, address)
 		time.Sleep(40 * time.Second)
@@ -318,5 +339,6 @@ func TestClusterChangeOver(t *testing.T) {
 	}
 	m.do("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s")
 	n.awaitNoLeftovers(timeout)
+	n.requireNoPodFiles()
 	p.Terminate(timeout)
 }

@@ -37,5 +37,5 @@ func TestParseRefusesArgumentsAndMissingFiles(t *testing.T) {
 	_, err := parseFlags([]string{"manifests"})
 	require.EqualError(t, err, `unexpected argument "manifests"`)
 	_, err = parseFlags([]string{"-config", "missing.yaml"})
-	require.EqualError(t, err, "open missing.yaml: no such file or directory")
+	require.EqualError(t, err, "missing.yaml: no such file or directory")
 }
