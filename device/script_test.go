@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,10 +248,11 @@ func (w *world) reserve(args []string) []string {
 		}
 		pod.Containers = append(pod.Containers, c)
 	}
-	a, returned := w.a, false
+	var returned atomic.Bool
+	a := w.a
 	go func() {
 		err := a.Reserve(w.t.Context(), pod)
-		returned = true
+		returned.Store(true)
 		var wait *device.WaitError
 		switch {
 		case err == nil:
@@ -262,7 +264,7 @@ func (w *world) reserve(args []string) []string {
 		}
 	}()
 	synctest.Wait()
-	if !returned {
+	if !returned.Load() {
 		return []string{"(in progress)"}
 	}
 	return nil
