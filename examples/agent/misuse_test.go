@@ -142,8 +142,8 @@ func TestAgentExitsOnInvalidNodeConfig(t *testing.T) {
 	}{
 		{map[string]any{"nodeLabels": map[string]string{"kubernetes.io/own": "x"}}, []string{"kubernetes.io/own"}},
 		{map[string]any{"nodeLabels": map[string]string{"a b": "x"}}, []string{`a b`}},
-		{map[string]any{"registerWithTaints": []corev1.Taint{{Key: "a b", Effect: corev1.TaintEffectNoExecute}}}, []string{"taint", "a b"}},
-		{map[string]any{"registerWithTaints": []corev1.Taint{{Key: "a", Effect: "Nope"}}}, []string{"taint", "Nope"}},
+		{map[string]any{"registerWithTaints": []corev1.Taint{{Key: "a b", Effect: corev1.TaintEffectNoExecute}}}, []string{"registerWithTaints[0].key", "a b"}},
+		{map[string]any{"registerWithTaints": []corev1.Taint{{Key: "a", Effect: "Nope"}}}, []string{"registerWithTaints[0].effect", "Nope"}},
 		{map[string]any{"systemReserved": map[string]string{"memory": "100Ti"}}, []string{"memory", "100Ti"}},
 		{map[string]any{"kubeReserved": map[string]string{"cpu": "many"}}, []string{"kubeReserved", "quantities must match"}},
 		{map[string]any{"kubeconfig": missing}, []string{missing, "no such file"}},

@@ -69,9 +69,13 @@ func TestIntegrationKubeletInCluster(t *testing.T) {
 		}
 		return fmt.Errorf("pod is not ready: %+v", pod.Status)
 	})
-	log, err := k.request(http.MethodGet, "/containerLogs/default/web/web")
-	require.NoError(t, err)
-	require.Equal(t, "started with red and fast\n", log)
+	exetest.Eventually(t, time.Minute, func() error { // a container without probes is ready before its first line
+		log, err := k.request(http.MethodGet, "/containerLogs/default/web/web")
+		if err == nil && log != "started with red and fast\n" {
+			err = fmt.Errorf("the log is %q", log)
+		}
+		return err
+	})
 	require.Equal(t, "hidden", k.exec("web", "cat /etc/nodeagent-key/key"))
 	require.Contains(t, k.exec("web", "cat /var/run/secrets/kubernetes.io/serviceaccount/token"), "eyJ")
 	require.Equal(t, "default", k.exec("web", "cat /var/run/secrets/kubernetes.io/serviceaccount/namespace"))
