@@ -313,8 +313,24 @@ func instanceKey(c *cri.Container, name string) string {
 	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", podview.GenerationOf(c))
 }
 
-// checkStatus checks a published status.
+// checkStatus checks a published status. It may show the instance before that of the previous status only for a container that waits, and whose
+// newer instance was removed: the status is that of the newest instance which the runtime still has, as in the kubelet.
 func (w *checker) checkStatus(pod *corev1.Pod, st *corev1.PodStatus) {
+	for _, b := range w.checkFields(pod, st) {
+		_, exists := w.rt.Container(b.newer)
+		assert.True(w.t, b.waits && !exists, "status of %s", b.text)
+	}
+}
+
+// backwardStatus is a container status that shows an older instance than the previous status.
+type backwardStatus struct {
+	newer string // ID of the instance in the previous status, without the name of the runtime
+	waits bool   // the container waits
+	text  string
+}
+
+// checkFields checks a published status, and returns the statuses of containers that go back to an older instance.
+func (w *checker) checkFields(pod *corev1.Pod, st *corev1.PodStatus) (backward []backwardStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.records[string(pod.UID)]
@@ -332,8 +348,10 @@ func (w *checker) checkStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 	former := r.server
 	w.mergeServerStatus(r, pod, st)
 	for _, cs := range statuses {
-		// While a container waits, its status is that of the newest instance that the runtime still has, as in the kubelet.
-		assert.False(w.t, cs.State.Waiting == nil && goesBack(&former, &cs), "status of %s/%s is that of the previous instance: %s after %s", pod.UID, cs.Name, podtest.Describe(*st), podtest.Describe(former))
+		if newer, back := goesBack(&former, &cs); back {
+			text := fmt.Sprintf("%s/%s is that of the previous instance: %s after %s", pod.UID, cs.Name, podtest.Describe(*st), podtest.Describe(former))
+			backward = append(backward, backwardStatus{newer: newer, waits: cs.State.Waiting != nil, text: text})
+		}
 		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restart count of %s/%s decreases", pod.UID, cs.Name)
 		r.restarts[cs.Name] = cs.RestartCount
 		spec := podtest.Find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
@@ -345,6 +363,7 @@ func (w *checker) checkStatus(pod *corev1.Pod, st *corev1.PodStatus) {
 		ends := !r.dropped.IsZero() || !r.deleted.IsZero() || r.relisted // a static pod that is listed again terminates before it is restarted
 		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started without a successful startup probe", life)
 	}
+	return backward
 }
 
 // mergeServerStatus merges a status into the status in the API server. No container leaves a terminated state without a
