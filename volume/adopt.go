@@ -6,6 +6,7 @@ package volume
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// adoptionGrace is the time after New in which the sources list the pods whose volumes were found.
+// adoptionGrace is the time after New in which the volumes that were found are adopted.
 const adoptionGrace = 10 * time.Minute
 
 // adoptionBackOff returns the delays between attempts to adopt the volumes of a pod, such as while its claims cannot be read.
@@ -24,10 +25,10 @@ func adoptionBackOff() backoff.Policy { return backoff.Policy{First: time.Second
 
 // adoption is the state of a pod whose volumes were found on disk. Volumes.mu guards it.
 type adoption struct {
-	found   record.Found
-	running bool          // an attempt is running
-	due     time.Time     // of the next attempt
-	delay   time.Duration // before the attempt after that
+	found  record.Found
+	cancel context.CancelFunc // cancels the running attempt; nil: none is running
+	due    time.Time          // of the next attempt
+	delay  time.Duration      // before the attempt after that
 }
 
 // findVolumes adds the volumes of pods without a record. Only New calls it.
@@ -35,25 +36,26 @@ func (v *Volumes) findVolumes() error {
 	if !v.opts.AdoptUnrecorded {
 		return nil
 	}
-	all, err := record.Find(v.opts.Root, func(plugin string) bool {
+	all, damaged, err := record.Find(v.opts.Root, func(plugin string) bool {
 		return slices.Contains([]string{EmptyDir, ConfigMap, Secret, DownwardAPI, Projected}, plugin) && v.opts.Plugins[plugin] != nil
 	})
 	if err != nil {
 		return err
 	}
+	maps.Copy(v.damaged, damaged)
 	for _, found := range all {
 		p := v.newPod(found.UID, found.Name)
 		p.recorded, p.adoption = found.Pod, &adoption{found: found}
 		for _, known := range found.Volumes {
-			v.addVolume(p, known).recover()
+			v.addVolume(p, known).markUncertain()
 		}
 		v.pods[found.UID] = p
 	}
 	return nil
 }
 
-// recover marks a volume and its device as possibly set up by a previous agent process or by another program.
-func (e *entry) recover() {
+// markUncertain marks a volume and its device as possibly set up by a previous agent process or by another program.
+func (e *entry) markUncertain() {
 	e.plan.Phase, e.plan.Recovered = plan.Uncertain, true
 	if e.device != nil && e.device.plan.Phase == plan.Absent {
 		e.device.plan.Phase, e.device.plan.Recovered = plan.Uncertain, true
@@ -69,27 +71,37 @@ func (v *Volumes) startAdoptions(ctx context.Context, wg *sync.WaitGroup, now ti
 	for _, p := range v.pods {
 		a := p.adoption
 		switch {
-		case a == nil || p.spec == nil || a.running:
+		case a == nil || p.spec == nil || a.cancel != nil:
 		case a.due.After(now):
 			if wake.IsZero() || a.due.Before(wake) {
 				wake = a.due
 			}
 		default:
-			a.running = true
-			wg.Go(func() { v.adoptVolumes(ctx, p) })
+			attempt, cancel := context.WithCancel(ctx)
+			a.cancel = cancel
+			wg.Go(func() {
+				defer cancel()
+				v.adoptVolumes(attempt, p, a)
+			})
 		}
 	}
 	return wake
 }
 
-// adoptVolumes records the volumes of a pod, so that Run updates them and Release tears them down.
-func (v *Volumes) adoptVolumes(ctx context.Context, state *podState) {
+// adoptVolumes records the volumes of a pod, so that Run updates them and Release tears them down. It does nothing if Prepare or Release has
+// completed the adoption.
+func (v *Volumes) adoptVolumes(ctx context.Context, state *podState, a *adoption) {
+	state.recording.Lock()
 	v.mu.Lock()
-	a, spec := state.adoption, state.spec
+	due, spec := state.adoption == a, state.spec
 	v.mu.Unlock()
-	_, err := v.recordDesired(ctx, spec)
+	var err error
+	if due {
+		_, err = v.recordVolumes(ctx, state, spec)
+	}
+	state.recording.Unlock()
 	v.mu.Lock()
-	a.running = false
+	a.cancel = nil
 	if err != nil {
 		a.delay = adoptionBackOff().Next(a.delay)
 		a.due = time.Now().Add(a.delay)
@@ -110,28 +122,39 @@ func (v *Volumes) completeAdoption(ctx context.Context, uid string) error {
 		v.mu.Unlock()
 		return nil
 	}
-	others, spec := p.adoption.found.Others, p.spec
-	if len(others) == 0 {
-		p.adoption = nil
+	if p.adoption.cancel != nil {
+		p.adoption.cancel()
+	}
+	v.mu.Unlock()
+	p.recording.Lock() // after the attempt that was canceled, which would set the volumes up again
+	defer p.recording.Unlock()
+	v.mu.Lock()
+	a, spec := p.adoption, p.spec
+	if a != nil && len(a.found.Others) == 0 { // the directories say all that a teardown needs
+		p.adoption, a = nil, nil
 	}
 	v.mu.Unlock()
 	switch {
-	case len(others) == 0:
+	case a == nil:
 		return nil
 	case spec == nil:
 		return fmt.Errorf("volumes %s were set up by another program, and the pod is not known: unmount them, and remove their directories",
-			strings.Join(others[:min(len(others), 10)], ", "))
+			strings.Join(a.found.Others[:min(len(a.found.Others), 10)], ", "))
 	}
-	_, err := v.recordDesired(ctx, spec)
+	_, err := v.recordVolumes(ctx, p, spec)
 	return err
 }
 
-// mayMissDevices reports whether attached volumes that were found are not adopted yet.
+// mayMissDevices reports whether attached volumes that were found may not be adopted yet. After adoptionGrace it returns false, because controllers
+// need the other volumes: a pod whose volumes cannot be adopted is not released, and stays in the API server.
 func (v *Volumes) mayMissDevices() bool {
+	if time.Since(v.created) >= adoptionGrace {
+		return false
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range v.pods {
-		if a := p.adoption; a != nil && len(a.found.Others) > 0 && (p.spec != nil || time.Since(v.created) < adoptionGrace) {
+		if a := p.adoption; a != nil && len(a.found.Others) > 0 {
 			return true
 		}
 	}

@@ -4,9 +4,11 @@
 package volume_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,4 +134,52 @@ func TestFailedAdoptionIsTriedAgain(t *testing.T) {
 		require.NoError(t, a.Release(t.Context(), "u1"))
 		assert.Empty(t, m.Volumes())
 	})
+}
+
+// hangingClaims is an API server that does not answer.
+type hangingClaims struct{ volumetest.Claims }
+
+func (*hangingClaims) PersistentVolumeClaim(ctx context.Context, _, _ string) (*corev1.PersistentVolumeClaim, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A release ends the adoption that is waiting for the API server, which sets up nothing of the released pod afterwards.
+func TestReleaseEndsAdoption(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root, m := t.TempDir(), &volumetest.MemoryPlugin{}
+		makeVolumes(t, root, "u1/volumes/kubernetes.io~configmap/a")
+		o := adoptingOptions(root, m)
+		o.Claims = &hangingClaims{}
+		a := startAgent(t, o)
+		p := podWithConfigMaps("u1", "a")
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
+		}})
+		p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "data", MountPath: "/data"})
+		a.Update(p)
+		time.Sleep(time.Second)
+		began := time.Now()
+		require.NoError(t, a.Release(t.Context(), "u1"))
+		assert.Zero(t, time.Since(began))
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, m.Volumes())
+		assert.Empty(t, a.Pods())
+		assert.Empty(t, a.reportedErrors())
+	})
+}
+
+// A kubelet's block volume is a link. A pod directory that cannot be read is an error about its pod alone.
+func TestLinksAndUnreadableDirectoriesOfKubelet(t *testing.T) {
+	root, m := t.TempDir(), &volumetest.MemoryPlugin{}
+	makeVolumes(t, root, "u1/volumeDevices/kubernetes.io~csi", "u2/volumes/kubernetes.io~configmap/a", "u3/volumes/kubernetes.io~configmap")
+	require.NoError(t, os.Symlink("/dev/null", filepath.Join(root, "u1/volumeDevices/kubernetes.io~csi/pv-1")))
+	for i := range 10_001 {
+		require.NoError(t, os.Mkdir(filepath.Join(root, "u3/volumes/kubernetes.io~configmap", strconv.Itoa(i)), 0o750))
+	}
+	a := startAgent(t, adoptingOptions(root, m))
+	assert.Equal(t, []string{"u1", "u2", "u3"}, a.Pods())
+	require.ErrorContains(t, a.Release(t.Context(), "u1"), "volumeDevices/kubernetes.io~csi/pv-1")
+	require.NoError(t, a.Release(t.Context(), "u2"))
+	require.ErrorContains(t, a.Release(t.Context(), "u3"), "more than 10000 entries")
 }

@@ -56,7 +56,15 @@ func (v *Volumes) ensurePod(pod *corev1.Pod, usesVolumes bool) *podState {
 		p = v.newPod(string(pod.UID), pod.Namespace+"/"+pod.Name)
 		v.pods[p.uid] = p
 	}
+	p.nameAdopted(pod)
 	return p
+}
+
+// nameAdopted sets the name of a pod whose volumes were found on disk. p may be nil. The caller holds Volumes.mu.
+func (p *podState) nameAdopted(pod *corev1.Pod) {
+	if p != nil && p.adoption != nil && p.name == p.uid {
+		p.name = pod.Namespace + "/" + pod.Name
+	}
 }
 
 // addVolume adds a recorded volume to the state of the pod, the plan, and the users of its device. The caller holds v.mu, except

@@ -61,6 +61,12 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 	}
 	p.recording.Lock()
 	defer p.recording.Unlock()
+	return v.recordVolumes(ctx, p, pod)
+}
+
+// recordVolumes is recordDesired for a pod with volume state. The caller holds p.recording.
+func (v *Volumes) recordVolumes(ctx context.Context, p *podState, pod *corev1.Pod) (*podState, error) {
+	uid, names := p.uid, podvolume.UsedByPod(&pod.Spec)
 	defer v.releaseReservations(p)
 	all, refused := v.resolveUnrecorded(ctx, p, pod, names)
 	adopts := v.isAdopted(p)
@@ -82,6 +88,7 @@ func (v *Volumes) recordDesired(ctx context.Context, pod *corev1.Pod) (*podState
 		delete(v.damaged, uid)
 	}
 	if len(p.recorded.Volumes) == 0 && (!adopts || refused == nil) { // all volumes are image volumes
+		p.adoption = nil
 		delete(v.pods, uid)
 		return nil, refused
 	}
@@ -102,7 +109,7 @@ func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, u
 		if e == nil {
 			e = v.addVolume(state, r) // a new volume
 			if state.adoption.isFound(r.Dir) {
-				e.recover()
+				e.markUncertain()
 			}
 		}
 		e.recorded.Aliases = r.Aliases

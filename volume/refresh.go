@@ -28,9 +28,7 @@ func (v *Volumes) Update(pod *corev1.Pod) {
 	}
 	before := p.spec
 	p.spec = pod
-	if p.adoption != nil && before == nil {
-		p.name = pod.Namespace + "/" + pod.Name
-	}
+	p.nameAdopted(pod)
 	same := before != nil && maps.Equal(before.Labels, pod.Labels) && maps.Equal(before.Annotations, pod.Annotations)
 	names := podvolume.UsedByPod(&pod.Spec)
 	for _, e := range p.volumes {

@@ -63,7 +63,7 @@ func New(opts Options) (*Volumes, error) {
 		p := v.newPod(r.UID, r.Name)
 		p.recorded = r
 		for _, known := range r.Volumes {
-			v.addVolume(p, known).recover()
+			v.addVolume(p, known).markUncertain()
 		}
 		v.pods[r.UID] = p
 	}

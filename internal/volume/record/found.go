@@ -23,38 +23,42 @@ type Found struct {
 // maxFound is the maximum number of directories below the directory of a pod that Find reads.
 const maxFound = 10_000
 
-// Find returns the volumes of the pods that have a directory in root and no record. isNamed reports whether the directories of a plugin have the
-// names of the volumes in the pod spec; those of claims have the names of PVs.
-func Find(root string, isNamed func(plugin string) bool) (all []Found, err error) {
-	uids, err := readNames(root, maxUIDs)
+// Find returns the volumes of the pods that have a directory in root and no record. damaged has the errors of unreadable directories by pod UID, and
+// err is the error of reading root. isNamed reports whether the directories of a plugin have the names of the volumes in the pod spec; those of
+// claims have the names of PVs.
+func Find(root string, isNamed func(plugin string) bool) (all []Found, damaged map[string]error, err error) {
+	uids, err := readNames(root, maxUIDs, fs.DirEntry.IsDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	damaged = map[string]error{}
 	for _, uid := range uids {
 		if _, err := os.Lstat(filepath.Join(root, uid, recordName)); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		f, err := findPod(root, uid, isNamed)
-		if err != nil {
-			return nil, err
-		}
-		if len(f.Volumes)+len(f.Others) > 0 {
+		switch {
+		case err != nil:
+			damaged[uid] = err
+		case len(f.Volumes)+len(f.Others) > 0:
 			all = append(all, f)
 		}
 	}
-	return all, nil
+	return all, damaged, nil
 }
 
 // findPod returns the volumes of one pod.
 func findPod(root, uid string, isNamed func(plugin string) bool) (Found, error) {
 	f := Found{Pod: Pod{UID: uid, Name: uid}}
 	for _, kind := range []string{volumesDir, devicesDir} {
-		plugins, err := readNames(filepath.Join(root, uid, kind), maxFound)
+		plugins, err := readNames(filepath.Join(root, uid, kind), maxFound, fs.DirEntry.IsDir)
 		if err != nil {
 			return f, err
 		}
 		for _, escaped := range plugins {
-			names, err := readNames(filepath.Join(root, uid, kind, escaped), maxFound)
+			names, err := readNames(filepath.Join(root, uid, kind, escaped), maxFound, func(e fs.DirEntry) bool {
+				return kind == devicesDir || e.IsDir() // a block volume is a link or a device
+			})
 			if err != nil {
 				return f, err
 			}
@@ -76,8 +80,9 @@ func findPod(root, uid string, isNamed func(plugin string) bool) (Found, error) 
 	return f, nil
 }
 
-// readNames returns the sorted plain names of the directories in dir, which is not followed if it is a link. A missing dir has none.
-func readNames(dir string, limit int) (names []string, err error) {
+// readNames returns the sorted plain names of the entries in dir for which keep returns true. It does not follow a link at dir, and a missing dir has
+// no entries.
+func readNames(dir string, limit int, keep func(fs.DirEntry) bool) (names []string, err error) {
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() || isNotDir(err) {
 		return nil, nil
@@ -98,7 +103,7 @@ func readNames(dir string, limit int) (names []string, err error) {
 		return nil, fmt.Errorf("%s: more than %d entries", dir, limit)
 	}
 	for _, e := range entries {
-		if e.IsDir() && IsPlainName(e.Name()) {
+		if keep(e) && IsPlainName(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
