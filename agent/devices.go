@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/device/poddevice"
@@ -29,17 +28,13 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
 		return err
 	}
-	restart := a.config.Node.UnhealthyDevices == kubeletconfig.RestartUnhealthy
-	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Restart: restart, Allocator: device.Options{
+	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
 		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
 		Previous: func() (device.Previous, error) {
 			return plugin.ReadCheckpoint(a.filePath("device-plugins/" + plugin.CheckpointName))
 		},
 		Hooks: a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
-	}}
-	if a.config.Node.UnhealthyDevices == kubeletconfig.EvictUnhealthy {
-		opts.Evict = a.pods.Evict
-	}
+	}, Unhealthy: poddevice.Reaction(a.config.Node.UnhealthyDevices), Evict: a.pods.Evict}
 	devices, err := poddevice.New(opts)
 	if err != nil {
 		return err

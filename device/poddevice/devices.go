@@ -33,35 +33,52 @@ type Options struct {
 	// IsManaged reports whether a source lists the pod with this UID, or it is being removed. The devices of other pods are released. Nil: only
 	// Release releases devices. *lifecycle.Handle and *lifecycle.Reconciler have this method.
 	IsManaged func(uid string) bool
-	// Evict evicts a pod with an unhealthy device, so that its controller replaces it. A device that no plugin lists evicts no pod. Nil: the health is
-	// only in the status, as in the kubelet. *lifecycle.Handle and *lifecycle.Reconciler have this method.
+	// Unhealthy is the reaction to a device that becomes unhealthy. A device that no plugin lists causes none. Empty: the health is only in the status,
+	// as in the kubelet.
+	Unhealthy Reaction
+	// Evict evicts a pod. *lifecycle.Handle and *lifecycle.Reconciler have this method. Required for [EvictPod].
 	Evict func(ctx context.Context, uid string, eviction podstatus.Eviction) error
-	// Restart restarts a container when a device of it becomes unhealthy, once: the new instance has the same device, and its plugin may repair the
-	// device in PreStartContainer. Without effect if Evict is set.
-	Restart bool
 }
 
-// ReasonUnhealthyDevice is the reason of evictions by [Options].Evict.
+// Reaction is the reaction to a device that becomes unhealthy while containers hold it.
+type Reaction string
+
+// The reactions to an unhealthy device.
+const (
+	// EvictPod evicts the pod, so that its controller replaces it.
+	EvictPod Reaction = "Evict"
+	// RestartContainer restarts the container, once: the new instance has the same device, which its plugin may repair in PreStartContainer.
+	RestartContainer Reaction = "Restart"
+)
+
+// ReasonUnhealthyDevice is the reason of evictions of pods with an unhealthy device.
 const ReasonUnhealthyDevice = "UnhealthyDevice"
 
 // Devices gives the containers of pods their devices. Create it with [New].
 type Devices struct {
 	allocator *device.Allocator
 	isManaged func(uid string) bool
-	evict     func(ctx context.Context, uid string, eviction podstatus.Eviction) error
-	failures  *failures // nil: containers are not restarted
+	evict     func(ctx context.Context, uid string, eviction podstatus.Eviction) error // nil: pods are not evicted
+	failures  *failures                                                                // nil: containers are not restarted
 	report    func(error)
 	listeners listener.List
 	changed   chan struct{} // wakes Run after a change of health
 }
 
 // New returns Devices with an allocator of their own. Functions registered by Notify are called in addition to Hooks.PodsChanged of the allocator.
-// New starts no goroutine; call [Devices.Run]. For errors, see [device.New].
+// New starts no goroutine; call [Devices.Run]. New returns an error for an Unhealthy that is unknown or lacks Evict, and those of [device.New].
 func New(opts Options) (*Devices, error) {
-	d := &Devices{isManaged: opts.IsManaged, evict: opts.Evict, changed: make(chan struct{}, 1)}
+	d := &Devices{isManaged: opts.IsManaged, changed: make(chan struct{}, 1)}
 	o := opts.Allocator
-	if opts.Restart && opts.Evict == nil {
+	switch {
+	case opts.Unhealthy == EvictPod && opts.Evict == nil:
+		return nil, errors.New("poddevice: Options.Evict is nil: it is required where Options.Unhealthy is Evict")
+	case opts.Unhealthy == EvictPod:
+		d.evict = opts.Evict
+	case opts.Unhealthy == RestartContainer:
 		d.failures = &failures{at: map[string]map[string]time.Time{}}
+	case opts.Unhealthy != "":
+		return nil, fmt.Errorf("poddevice: Options.Unhealthy is %q, want Evict, Restart or nothing", opts.Unhealthy)
 	}
 	hook := o.Hooks.PodsChanged
 	o.Hooks.PodsChanged = func(uids []string) {
@@ -69,7 +86,7 @@ func New(opts Options) (*Devices, error) {
 			hook(uids)
 		}
 		if d.failures != nil {
-			d.failures.update(d.allocator, uids, time.Now())
+			d.failures.recordHealth(d.allocator, uids, time.Now())
 		}
 		d.listeners.Call(uids...)
 		sleep.Wake(d.changed)
@@ -241,7 +258,7 @@ func (d *Devices) Health(uid, container string) (list []corev1.ResourceStatus) {
 // Release frees the devices of the pod with this UID. A pod without devices is no error.
 func (d *Devices) Release(_ context.Context, uid string) error {
 	if d.failures != nil {
-		d.failures.forget(uid)
+		d.failures.removePod(uid)
 	}
 	return d.allocator.Release(uid)
 }

@@ -125,7 +125,7 @@ func TestUnhealthyDeviceEvictsItsPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		evicted := make(chan string, 10)
 		fail := true // the first eviction fails
-		devices, err := poddevice.New(poddevice.Options{Evict: func(_ context.Context, uid string, e podstatus.Eviction) error {
+		devices, err := poddevice.New(poddevice.Options{Unhealthy: poddevice.EvictPod, Evict: func(_ context.Context, uid string, e podstatus.Eviction) error {
 			evicted <- uid + " " + e.Reason + ": " + e.Message
 			defer func() { fail = false }()
 			if fail {
@@ -161,7 +161,7 @@ func TestUnhealthyDeviceEvictsItsPod(t *testing.T) {
 // A container with Options.Restart has a time of failure from its first unhealthy device until all its devices are healthy.
 func TestFailedAtIsTheTimeOfTheFirstUnhealthyDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		devices, err := poddevice.New(poddevice.Options{Restart: true})
+		devices, err := poddevice.New(poddevice.Options{Unhealthy: poddevice.RestartContainer})
 		require.NoError(t, err)
 		var _ lifecycle.DeviceFailures = devices
 		plugin := connect(t, devices, "gpu0", "gpu1", "gpu2")
@@ -190,6 +190,14 @@ func TestFailedAtIsTheTimeOfTheFirstUnhealthyDevice(t *testing.T) {
 		require.NoError(t, devices.Release(t.Context(), "u1"))
 		assert.Zero(t, devices.FailedAt("u1", "main"))
 	})
+}
+
+// A reaction that cannot work is an error, not silence.
+func TestNewRefusesWrongReactions(t *testing.T) {
+	_, err := poddevice.New(poddevice.Options{Unhealthy: poddevice.EvictPod})
+	require.EqualError(t, err, "poddevice: Options.Evict is nil: it is required where Options.Unhealthy is Evict")
+	_, err = poddevice.New(poddevice.Options{Unhealthy: "evict"})
+	require.EqualError(t, err, `poddevice: Options.Unhealthy is "evict", want Evict, Restart or nothing`)
 }
 
 // connect connects a plugin in memory.

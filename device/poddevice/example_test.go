@@ -50,7 +50,7 @@ func ExampleOptions() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	evicted := make(chan podstatus.Eviction)
-	devices, err := poddevice.New(poddevice.Options{Evict: func(_ context.Context, _ string, e podstatus.Eviction) error {
+	devices, err := poddevice.New(poddevice.Options{Unhealthy: poddevice.EvictPod, Evict: func(_ context.Context, _ string, e podstatus.Eviction) error {
 		evicted <- e
 		return nil
 	}})

@@ -4,6 +4,7 @@
 package poddevice
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -16,11 +17,13 @@ type failures struct {
 	at map[string]map[string]time.Time // by pod UID and container name
 }
 
-// update notes which containers of pods have an unhealthy device. A container keeps its first time until all its devices are healthy again.
-func (f *failures) update(allocator *device.Allocator, uids []string, now time.Time) {
+// recordHealth records which containers of pods have an unhealthy device. A container keeps its first time until all its devices are healthy again.
+// Pods that no longer hold devices are removed.
+func (f *failures) recordHealth(allocator *device.Allocator, uids []string, now time.Time) {
 	allocations := allocator.Allocations()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	maps.DeleteFunc(f.at, func(uid string, _ map[string]time.Time) bool { return allocations[uid] == nil })
 	for _, uid := range uids {
 		before := f.at[uid]
 		delete(f.at, uid)
@@ -40,8 +43,8 @@ func (f *failures) update(allocator *device.Allocator, uids []string, now time.T
 	}
 }
 
-// forget removes a pod.
-func (f *failures) forget(uid string) {
+// removePod removes the times of a pod.
+func (f *failures) removePod(uid string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.at, uid)
@@ -58,8 +61,8 @@ func findUnhealthy(allocator *device.Allocator, uid, container string) *device.D
 	return nil
 }
 
-// FailedAt returns when a device of a container became unhealthy; zero: [Options].Restart is false, or all devices are healthy. It makes Devices a
-// lifecycle.DeviceFailures.
+// FailedAt returns when a device of a container became unhealthy. It returns the zero time if [Options].Unhealthy is not [RestartContainer], or all
+// devices of the container are healthy. It makes Devices a lifecycle.DeviceFailures.
 func (d *Devices) FailedAt(uid, container string) time.Time {
 	if d.failures == nil {
 		return time.Time{}

@@ -189,7 +189,7 @@ func TestIntegrationUnhealthyDevices(t *testing.T) {
 // Agent and plugin are killed at random moments, in every order. No container is restarted, no device is held twice, and all devices are
 // allocatable in the end.
 func TestIntegrationDevicesSurviveKills(t *testing.T) {
-	rounds := 4
+	rounds := 6
 	if os.Getenv("NODEAGENT_SOAK") == "1" {
 		rounds = 50
 	}
