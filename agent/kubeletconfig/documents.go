@@ -57,7 +57,7 @@ func ParseDocuments(data []byte) (Documents, error) {
 	if err != nil {
 		return Documents{}, err
 	}
-	d, errs := set.decode()
+	d, errs := set.decodeDocuments()
 	return d, errors.Join(errs...)
 }
 
@@ -72,8 +72,8 @@ func (s documentSet) requireDocument() error {
 	return nil
 }
 
-// decode decodes the documents, whose fields are checked. It returns an error for each value that is not supported.
-func (s documentSet) decode() (d Documents, errs []error) {
+// decodeDocuments decodes the documents, whose fields are checked. It returns an error for each value that is not supported.
+func (s documentSet) decodeDocuments() (d Documents, errs []error) {
 	if s.kubelet != nil {
 		d.Kubelet, errs = newConfiguration(s.kubelet)
 	}

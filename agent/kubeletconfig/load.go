@@ -217,7 +217,7 @@ func (l *loader) readDropIn(root *os.Root, name, path string, entry fs.DirEntry)
 
 // documents decodes the merged documents.
 func (l *loader) documents() (Documents, error) {
-	d, errs := l.base.decode()
+	d, errs := l.base.decodeDocuments()
 	d.origins = l.origins
 	if len(errs) > 0 {
 		return Documents{}, errors.Join(d.nameFiles(errs)...)

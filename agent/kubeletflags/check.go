@@ -16,18 +16,18 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// check returns an error for each given flag whose value is not supported, or invalid without regard to other settings.
-func (l *CommandLine) check() (errs []error) {
+// checkValues returns an error for each given flag whose value is not supported, or invalid without regard to other settings.
+func (l *CommandLine) checkValues() (errs []error) {
 	for i := range l.given {
 		g := &l.given[i]
-		if err := g.check(); err != nil {
+		if err := g.checkValue(); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", g.name(), err))
 		}
 	}
 	return errs
 }
 
-func (g *givenFlag) check() error {
+func (g *givenFlag) checkValue() error {
 	switch {
 	case g.Field != "":
 		return g.checkField()

@@ -56,8 +56,8 @@ func fieldState(fields []kubeletconfig.Field, path string) kubeletconfig.Field {
 	return fields[i]
 }
 
-// usage returns the line of the help text for the flag.
-func (f *Flag) usage() string {
+// describeUsage returns the line of the help text for the flag.
+func (f *Flag) describeUsage() string {
 	text := f.Comment
 	if f.Field != "" {
 		text = strings.TrimSuffix("sets "+f.Field+" of the configuration file; "+f.Comment, "; ")

@@ -77,7 +77,7 @@ func Parse(args []string) (CommandLine, error) {
 	if v, ok := values["v"].content.(uint64); ok {
 		line.Verbosity = uint32(v)
 	}
-	return line, errors.Join(line.check()...)
+	return line, errors.Join(line.checkValues()...)
 }
 
 // newFlagSet returns a flag set with all flags, and their values by name. Underscores in the names of flags are hyphens.
@@ -86,11 +86,11 @@ func newFlagSet(flags []Flag) (*pflag.FlagSet, map[string]*value) {
 	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
-	values, byType := map[string]*value{}, parsers()
+	values, byType := map[string]*value{}, parsersByType()
 	for _, f := range flags {
 		v := newValue(&f, byType)
 		values[f.Name] = v
-		added := set.VarPF(v, f.Name, f.Shorthand, f.usage())
+		added := set.VarPF(v, f.Name, f.Shorthand, f.describeUsage())
 		added.Deprecated = f.Deprecated // MarkDeprecated would also hide the flag
 		if f.Type == "bool" || f.Type == "version" {
 			added.NoOptDefVal = "true"

@@ -42,8 +42,8 @@ func newValue(f *Flag, byType map[string]parser) *value {
 	return v
 }
 
-// parsers returns the parser of each flag type. Sources: k8s.io/component-base/cli/flag, pkg/util/flag and pflag.
-func parsers() map[string]parser {
+// parsersByType returns the parser of each flag type. Sources: k8s.io/component-base/cli/flag, pkg/util/flag and pflag.
+func parsersByType() map[string]parser {
 	return map[string]parser{
 		"string":                             func(_ any, s string) (any, error) { return s, nil },
 		"bool":                               single(strconv.ParseBool),

@@ -26,20 +26,20 @@ type ConformanceManifest struct {
 	NodeName types.NodeName
 }
 
-func (m ConformanceManifest) complete(logger klog.Logger, pod *api.Pod) error {
+func (m ConformanceManifest) applyDefaults(logger klog.Logger, pod *api.Pod) error {
 	return applyDefaults(logger, pod, m.Location, m.IsFile, m.NodeName)
 }
 
 // Read returns the valid pods of the manifest as the file source or the URL source does.
 func (m ConformanceManifest) Read() (pods []*v1.Pod, err error) {
-	parsed, pod, err := tryDecodeSinglePod(klog.Background(), m.Data, m.complete)
+	parsed, pod, err := tryDecodeSinglePod(klog.Background(), m.Data, m.applyDefaults)
 	if parsed && err == nil {
 		return []*v1.Pod{pod}, nil
 	}
 	if parsed || m.IsFile {
 		return nil, err
 	}
-	_, list, err := tryDecodePodList(klog.Background(), m.Data, m.complete)
+	_, list, err := tryDecodePodList(klog.Background(), m.Data, m.applyDefaults)
 	for i := range list.Items {
 		pods = append(pods, &list.Items[i])
 	}
@@ -49,23 +49,23 @@ func (m ConformanceManifest) Read() (pods []*v1.Pod, err error) {
 // Decode returns the pods of the manifest in the internal type, with their metadata. It omits the validation, which takes most
 // of the time of Read.
 func (m ConformanceManifest) Decode() (pods []*api.Pod, err error) {
-	err = m.decode(func(pod *api.Pod) error {
+	err = m.decodePods(func(pod *api.Pod) error {
 		pods = append(pods, pod)
-		return m.complete(klog.Background(), pod)
+		return m.applyDefaults(klog.Background(), pod)
 	})
 	return pods, err
 }
 
 // Dumps returns the text of each pod of the manifest that the kubelet hashes.
 func (m ConformanceManifest) Dumps() (texts [][]byte, err error) {
-	err = m.decode(func(pod *api.Pod) error {
+	err = m.decodePods(func(pod *api.Pod) error {
 		texts = append(texts, []byte(dump.ForHash(pod)))
 		return nil
 	})
 	return texts, err
 }
 
-func (m ConformanceManifest) decode(each func(*api.Pod) error) error {
+func (m ConformanceManifest) decodePods(each func(*api.Pod) error) error {
 	data, err := utilyaml.ToJSON(bytes.Clone(m.Data))
 	if err != nil {
 		return err

@@ -48,18 +48,18 @@ type dump struct {
 	zoneDepth int     // depth of the pointer to that time zone
 }
 
-func (d *dump) text(s string) { _, _ = d.out.WriteString(s) }
+func (d *dump) writeText(s string) { _, _ = d.out.WriteString(s) }
 
 // printTyped prints the value, preceded by its type in parentheses.
 func (d *dump) printTyped(v reflect.Value) {
-	d.text("(")
+	d.writeText("(")
 	d.printType(v.Type())
-	d.text(")")
-	d.print(v)
+	d.writeText(")")
+	d.printValue(v)
 }
 
-// print prints the value without its type.
-func (d *dump) print(v reflect.Value) {
+// printValue prints the value without its type.
+func (d *dump) printValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		d.printPointer(v)
@@ -90,24 +90,24 @@ func (d *dump) printPointer(v reflect.Value) {
 	}
 	switch {
 	case v.IsNil():
-		d.text("<nil>")
+		d.writeText("<nil>")
 		return
 	case v.Type() != reflect.TypeFor[*time.Location]():
 	case v.Pointer() == d.zone:
-		d.text("<shown>")
+		d.writeText("<shown>")
 		return
 	default:
 		d.zone, d.zoneDepth = v.Pointer(), d.depth
 	}
-	d.print(v.Elem())
+	d.printValue(v.Elem())
 }
 
 func (d *dump) printScalar(v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.String:
-		d.text(v.String())
+		d.writeText(v.String())
 	case v.Kind() == reflect.Bool:
-		d.text(strconv.FormatBool(v.Bool()))
+		d.writeText(strconv.FormatBool(v.Bool()))
 	case v.CanInt():
 		_, _ = d.out.Write(strconv.AppendInt(d.out.AvailableBuffer(), v.Int(), 10))
 	case v.CanUint():
@@ -120,76 +120,76 @@ func (d *dump) printScalar(v reflect.Value) {
 
 // printStruct prints all fields, exported or not, as {NAME:(TYPE)VALUE NAME:(TYPE)VALUE}.
 func (d *dump) printStruct(v reflect.Value) {
-	d.text("{")
+	d.writeText("{")
 	t := v.Type()
 	for i := range t.NumField() {
 		if i > 0 {
-			d.text(" ")
+			d.writeText(" ")
 		}
-		d.text(t.Field(i).Name)
-		d.text(":")
+		d.writeText(t.Field(i).Name)
+		d.writeText(":")
 		d.printTyped(v.Field(i))
 	}
-	d.text("}")
+	d.writeText("}")
 }
 
 // printList prints a slice or an array as [VALUE VALUE]. A nil slice differs from an empty one.
 func (d *dump) printList(v reflect.Value) {
 	if v.Kind() == reflect.Slice && v.IsNil() {
-		d.text("<nil>")
+		d.writeText("<nil>")
 		return
 	}
-	d.text("[")
+	d.writeText("[")
 	for i := range v.Len() {
 		if i > 0 {
-			d.text(" ")
+			d.writeText(" ")
 		}
-		d.print(v.Index(i))
+		d.printValue(v.Index(i))
 	}
-	d.text("]")
+	d.writeText("]")
 }
 
 // printMap prints a map with string keys as map[KEY:VALUE KEY:VALUE], sorted by key. A nil map differs from an empty one.
 func (d *dump) printMap(v reflect.Value) {
 	if v.IsNil() {
-		d.text("<nil>")
+		d.writeText("<nil>")
 		return
 	}
-	d.text("map[")
+	d.writeText("map[")
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
 	for i, key := range keys {
 		if i > 0 {
-			d.text(" ")
+			d.writeText(" ")
 		}
-		d.text(key.String())
-		d.text(":")
-		d.print(v.MapIndex(key))
+		d.writeText(key.String())
+		d.writeText(":")
+		d.printValue(v.MapIndex(key))
 	}
-	d.text("]")
+	d.writeText("]")
 }
 
 // printType prints a type as package reflect does, except that the package of corev1 types is "core".
 func (d *dump) printType(t reflect.Type) {
 	switch {
 	case t.PkgPath() == corePath():
-		d.text("core.")
-		d.text(t.Name())
+		d.writeText("core.")
+		d.writeText(t.Name())
 	case t.Name() != "":
-		d.text(t.String())
+		d.writeText(t.String())
 	case t.Kind() == reflect.Pointer:
-		d.text("*")
+		d.writeText("*")
 		d.printType(t.Elem())
 	case t.Kind() == reflect.Slice:
-		d.text("[]")
+		d.writeText("[]")
 		d.printType(t.Elem())
 	case t.Kind() == reflect.Map:
-		d.text("map[")
+		d.writeText("map[")
 		d.printType(t.Key())
-		d.text("]")
+		d.writeText("]")
 		d.printType(t.Elem())
 	default:
-		d.text(t.String())
+		d.writeText(t.String())
 	}
 }
 
