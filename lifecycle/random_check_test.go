@@ -4,7 +4,6 @@
 package lifecycle_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,9 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/lifecycletest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podtest"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
-	"github.com/seed81659283/nodeagent/internal/lifecycle/statuspatch"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
-	"github.com/seed81659283/nodeagent/qos"
 )
 
 // checker checks each call and each status against the desired pods and the previous state, across restarts of the agent.
@@ -311,71 +308,6 @@ func (w *checker) checkInitialized(snap *cri.Snapshot, r *podRecord, c *cri.Cont
 // instanceKey returns the key of a named container in the sandbox and restart-all generation of c.
 func instanceKey(c *cri.Container, name string) string {
 	return fmt.Sprint(c.PodUID, "/", name, "/", c.SandboxID, "/", podview.GenerationOf(c))
-}
-
-// checkStatus checks a published status. It may show the instance before that of the previous status only for a container that waits, and whose
-// newer instance was removed: the status is that of the newest instance which the runtime still has, as in the kubelet.
-func (w *checker) checkStatus(pod *corev1.Pod, st *corev1.PodStatus) {
-	for _, b := range w.checkFields(pod, st) {
-		_, exists := w.rt.Container(b.newer)
-		assert.True(w.t, b.waits && !exists, "status of %s", b.text)
-	}
-}
-
-// backwardStatus is a container status that shows an older instance than the previous status.
-type backwardStatus struct {
-	newer string // ID of the instance in the previous status, without the name of the runtime
-	waits bool   // the container waits
-	text  string
-}
-
-// checkFields checks a published status, and returns the statuses of containers that go back to an older instance.
-func (w *checker) checkFields(pod *corev1.Pod, st *corev1.PodStatus) (backward []backwardStatus) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r := w.records[string(pod.UID)]
-	statuses := slices.Concat(st.InitContainerStatuses, st.ContainerStatuses, st.EphemeralContainerStatuses)
-	anew := r.relisted && (terminal(r.phase) || slices.ContainsFunc(statuses, func(cs corev1.ContainerStatus) bool {
-		return cs.RestartCount < r.restarts[cs.Name] || waitsAfterUnseenExit(&r.server, &cs)
-	}))
-	ended := r.relisted && r.agentStarted && terminal(r.phase) // the phase is from the previous agent
-	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.IsRejected(r.status) || anew) || ended) {
-		r.reset() // a restarted agent admits a rejected static pod again, and has no record of a removed pod
-	}
-	r.agentStarted = false
-	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s leaves terminal phase %s for %s", pod.UID, r.phase, st.Phase)
-	r.phase, r.status = st.Phase, st
-	former := r.server
-	w.mergeServerStatus(r, pod, st)
-	for _, cs := range statuses {
-		if newer, back := goesBack(&former, &cs); back {
-			text := fmt.Sprintf("%s/%s is that of the previous instance: %s after %s", pod.UID, cs.Name, podtest.Describe(*st), podtest.Describe(former))
-			backward = append(backward, backwardStatus{newer: newer, waits: cs.State.Waiting != nil, text: text})
-		}
-		assert.GreaterOrEqual(w.t, cs.RestartCount, r.restarts[cs.Name], "restart count of %s/%s decreases", pod.UID, cs.Name)
-		r.restarts[cs.Name] = cs.RestartCount
-		spec := podtest.Find(slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers), cs.Name)
-		if spec == nil {
-			continue
-		}
-		life := instanceName(string(pod.UID), cs.Name, cs.ContainerID)
-		assert.True(w.t, !cs.Ready || spec.ReadinessProbe == nil || w.passed[life+"/ready"], "%s is ready without a successful readiness probe", life)
-		ends := !r.dropped.IsZero() || !r.deleted.IsZero() || r.relisted // a static pod that is listed again terminates before it is restarted
-		assert.True(w.t, !*cs.Started || ends || spec.StartupProbe == nil || w.passed[life+"/started"], "%s has started without a successful startup probe", life)
-	}
-	return backward
-}
-
-// mergeServerStatus merges a status into the status in the API server. No container leaves a terminated state without a
-// restart, except that a completed init container may run again in a new sandbox.
-func (w *checker) mergeServerStatus(r *podRecord, pod *corev1.Pod, st *corev1.PodStatus) {
-	at := *pod
-	at.Status = r.server
-	next, err := statuspatch.Next(&at, st, false, time.Now())
-	if e, ok := errors.AsType[*statuspatch.TransitionError](err); !ok || !e.Init || e.ExitCode != 0 {
-		assert.NoError(w.t, err, "%s after %s", podtest.Describe(*st), podtest.Describe(r.server))
-	}
-	r.server = next.Status
 }
 
 // instanceName returns the name of a container instance as in the walker's commands. An ID of critest contains the attempt.

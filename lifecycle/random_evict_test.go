@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -101,23 +100,4 @@ func (w *checker) recordAgentStart() {
 	for _, r := range w.records {
 		r.agentStarted = true
 	}
-}
-
-// waitsAfterUnseenExit reports whether a waiting container was terminated in the previous status because its pod terminated
-// before the container had run.
-func waitsAfterUnseenExit(former *corev1.PodStatus, cs *corev1.ContainerStatus) bool {
-	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
-	return was != nil && was.State.Terminated != nil && was.State.Terminated.ContainerID == "" && cs.State.Waiting != nil
-}
-
-// goesBack reports whether the status of a container is that of the instance before the terminated one in the previous status. newer is the ID of
-// that terminated instance, without the name of the runtime.
-func goesBack(former *corev1.PodStatus, cs *corev1.ContainerStatus) (newer string, back bool) {
-	was := podstatus.FindContainer(slices.Concat(former.InitContainerStatuses, former.ContainerStatuses), cs.Name)
-	back = was != nil && was.State.Terminated != nil && was.LastTerminationState.Terminated != nil && cs.ContainerID != "" && cs.ContainerID != was.ContainerID &&
-		cs.ContainerID == was.LastTerminationState.Terminated.ContainerID
-	if back {
-		_, newer, _ = strings.Cut(was.ContainerID, "://")
-	}
-	return newer, back
 }
