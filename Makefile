@@ -35,7 +35,7 @@ soak: $(LAB)
 	@NODEAGENT_SOAK=1 go test -count=1 -timeout=60m $$(grep -rl --include='*_test.go' --exclude='cluster_*' NODEAGENT_SOAK . | xargs -n1 dirname | sort -u)
 	@$(MAKE) --no-print-directory soak-vm
 
-# Hostile pods, objects and clients attack an agent whose cgroup has 256 MiB. A normal pod beside them must run undisturbed. Takes some five minutes.
+# Hostile pods, objects and clients attack an agent whose cgroup has 256 MiB. A normal pod beside them must run undisturbed. Takes some seven minutes.
 attacks: export NODEAGENT_LAB = required
 attacks: $(LAB)
 	@$(LAB) deps
