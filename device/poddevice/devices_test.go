@@ -158,7 +158,7 @@ func TestUnhealthyDeviceEvictsItsPod(t *testing.T) {
 	})
 }
 
-// A container with Options.Restart has a time of failure from its first unhealthy device until all its devices are healthy.
+// With RestartContainer, a container has a time of failure from its first unhealthy device until all its devices are healthy.
 func TestFailedAtIsTheTimeOfTheFirstUnhealthyDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		devices, err := poddevice.New(poddevice.Options{Unhealthy: poddevice.RestartContainer})
