@@ -5,7 +5,6 @@ package lifecycle
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,60 +45,6 @@ type DeviceFailures interface {
 	// known. An instance of the container that started before is stopped, and started again unless its restart policy is Never.
 	// FailedAt is called as often as Health, and must not block. A [Notifier] reports the pod after each change.
 	FailedAt(uid, container string) time.Time
-}
-
-// deviceFailures returns the times when devices of the pod's containers failed, by container name. It returns nil if
-// Options.Devices does not implement [DeviceFailures].
-func (w *worker) deviceFailures(pod *corev1.Pod) (failures map[string]time.Time) {
-	devices, ok := w.r.opts.Devices.(DeviceFailures)
-	if !ok {
-		return nil
-	}
-	for _, list := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if !limitsDevices(&list[i]) {
-				continue
-			}
-			if at := devices.FailedAt(w.id.UID, list[i].Name); !at.IsZero() {
-				if failures == nil {
-					failures = map[string]time.Time{}
-				}
-				failures[list[i].Name] = at
-			}
-		}
-	}
-	return failures
-}
-
-// deviceHealth returns the health of the devices of the pod's containers by container name. It returns nil without
-// Options.Devices.
-func (w *worker) deviceHealth(pod *corev1.Pod) map[string][]corev1.ResourceStatus {
-	if w.r.opts.Devices == nil {
-		return nil
-	}
-	var health map[string][]corev1.ResourceStatus
-	for _, list := range [...][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if !limitsDevices(&list[i]) {
-				continue
-			}
-			if health == nil {
-				health = map[string][]corev1.ResourceStatus{}
-			}
-			health[list[i].Name] = w.r.opts.Devices.Health(w.id.UID, list[i].Name)
-		}
-	}
-	return health
-}
-
-// limitsDevices reports whether the container limits an extended resource.
-func limitsDevices(container *corev1.Container) bool {
-	for name := range container.Resources.Limits {
-		if strings.Contains(string(name), "/") {
-			return true
-		}
-	}
-	return false
 }
 
 // rejectReservation fails a pod that Options.Devices has rejected. After a recent temporary eviction the pod does not fail, but
