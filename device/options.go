@@ -13,7 +13,8 @@ import (
 
 // Options configures an [Allocator]. The zero value keeps no record and ignores NUMA nodes.
 type Options struct {
-	// Record is the path of the file that keeps who holds which device. Its directory is created. Empty: a restarted agent knows it only from Running.
+	// Record is the path of the file that keeps who holds which device. Its directory is created. After a power failure it may be older, or damaged.
+	// Empty: a restarted agent knows who holds which device only from Running.
 	Record string
 	// Previous returns what another agent has left, such as the checkpoint of a kubelet. New calls it if Record does not exist. Nil, or
 	// an error that wraps fs.ErrNotExist: nothing.

@@ -221,7 +221,8 @@ func (a *Allocator) restore(rec *record) error {
 	return nil
 }
 
-// save writes the record. Concurrent calls write one after the other, each with the newest state.
+// save writes the record. Concurrent calls write one after the other, each with the newest state. It does not wait for the disk: the record
+// survives a kill of the agent, and a power failure ends the containers whose devices it lists.
 func (a *Allocator) save() error {
 	if a.opts.Record == "" {
 		return nil
@@ -237,7 +238,7 @@ func (a *Allocator) save() error {
 		err = fmt.Errorf("it has %d bytes, more than %d", len(data), maxRecord)
 	}
 	if err == nil {
-		err = atomicfile.WriteFile(a.opts.Record, data, 0o600)
+		err = atomicfile.Replace(a.opts.Record, data, 0o600)
 	}
 	if err != nil {
 		a.mu.Lock()
