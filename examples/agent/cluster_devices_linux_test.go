@@ -53,6 +53,13 @@ func TestClusterDevices(t *testing.T) {
 	m.eventually(timeout, "get", "pods", "-l", "app=gadgets", "-o", `jsonpath={range .items[?(@.status.phase=="Pending")]}{.status.conditions[0].reason}{end}`)("Unschedulable")
 	m.do("scale", "deployment/gadgets", "--replicas=2")
 
+	// An ephemeral container has none of the devices of its pod.
+	debugged, calls := m.listPods("app=gadgets")[0].Name, len(n.calls())
+	m.do("debug", debugged, "--image=nodeagent.test/busybox:1", "--image-pull-policy=IfNotPresent", "-c", "look", "--profile=general", "--",
+		"sh", "-c", "echo look has ${GADGETS:-nothing}; ls /dev/gadget* 2>/dev/null || echo no device")
+	m.eventually(timeout, "logs", debugged, "-c", "look")("look has nothing\nno device")
+	require.Len(t, n.calls(), calls)
+
 	// A device becomes unhealthy.
 	began = time.Now()
 	n.setDevice("a", "broken")

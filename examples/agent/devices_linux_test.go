@@ -140,6 +140,46 @@ func (n *gadgetNode) containerNamed(pod, name string) (cri.Container, error) {
 	return pods[pod].Containers[at], nil
 }
 
+// A container has the devices of two plugins. A pod that is deleted while Allocate runs starts no container, and frees its devices; pods without
+// devices do not wait for it.
+func TestIntegrationDevicesOfTwoPlugins(t *testing.T) {
+	n := newGadgetNode(t, "a", "b")
+	widgets := &gadgetNode{node: n.node, binary: n.binary, data: filepath.Join(t.TempDir(), "widgets")}
+	require.NoError(t, os.MkdirAll(widgets.data, 0o750))
+	widgets.setDevice("w", "healthy")
+	a, first, second := n.start(nil), n.startPlugin(), widgets.startPlugin("-resource", "example.com/widget")
+	a.AwaitLine(timeout, "device plugin is connected", "example.com/widget")
+	both := strings.NewReplacer("example.com/gadget: 2", "example.com/gadget: 2, example.com/widget: 1").Replace(limitGadgets(podYAML("both",
+		"echo has $GADGETS and $WIDGETS; (: </dev/gadget-b) && (: </dev/widget-w) && echo opened; trap 'exit 0' TERM; while :; do sleep 0.1; done"), 2))
+	n.manifests.Write("both.yaml", both)
+	n.awaitRunning(2*timeout, "both-n1")
+	n.awaitLog("both-n1", "main", "has a,b and w", "opened")
+	n.manifests.Remove("both.yaml")
+	a.AwaitLine(timeout, "pod is removed", "both-n1")
+
+	hold := filepath.Join(n.data, ".hold")
+	require.NoError(t, os.WriteFile(hold, nil, 0o600))
+	n.manifests.Write("gone.yaml", strings.ReplaceAll(both, "name: both", "name: gone"))
+	exetest.Eventually(t, timeout, func() error {
+		if calls := n.calls(); len(calls) != 3 {
+			return fmt.Errorf("calls are %s", calls)
+		}
+		return nil
+	})
+	n.manifests.Write("other.yaml", podYAML("other", sleeper))
+	n.awaitRunning(timeout, "other-n1")
+	n.manifests.Remove("gone.yaml")
+	a.AwaitLine(timeout, "pod is removed", "gone-n1")
+	require.NoError(t, os.Remove(hold))
+	n.manifests.Write("next.yaml", strings.ReplaceAll(both, "name: both", "name: next"))
+	n.awaitRunning(timeout, "next-n1")
+	n.awaitLog("next-n1", "main", "has a,b and w", "opened")
+	require.Equal(t, []string{"allocate a,b", "start a,b", "allocate a,b", "allocate a,b", "start a,b"}, n.calls())
+	first.Kill()
+	second.Kill()
+	n.drain(a)
+}
+
 // A plugin names a CDI device, which the runtime applies from its spec file.
 func TestIntegrationDevicesOfCDI(t *testing.T) {
 	const specs = "/var/run/cdi" // where containerd looks for specs

@@ -84,7 +84,7 @@ func TestIntegrationPodResourcesWhilePodsComeAndGo(t *testing.T) {
 	const pods = 5
 	name := func(i int) string { return fmt.Sprintf("p%d", i) }
 	for i := range pods {
-		n.manifests.Write(name(i)+".yaml", limitGadgets(podYAML(name(i), "trap 'exit 0' TERM; while :; do sleep 0.1; done"), 1))
+		n.manifests.Write(name(i)+".yaml", limitGadgets(podYAML(name(i), sleeper), 1))
 		n.awaitRunning(2*timeout, name(i)+"-n1")
 		if i >= 2 {
 			n.manifests.Remove(name(i-2) + ".yaml")

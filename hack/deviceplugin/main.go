@@ -10,9 +10,10 @@
 //	deviceplugin -dir /var/lib/kubelet/device-plugins -resource example.com/gadget -data /tmp/gadgets
 //
 // A file DATA/ID is a device. Its content is "healthy" or another word, and the NUMA nodes, such as "healthy 0 1". The container that is given a device
-// has /dev/gadget-ID, the file /gadgets/ID, the environment variable GADGETS with all IDs, and an annotation; with -cdi the CDI device RESOURCE=ID, and
-// no device node. With -plain it has only the environment variable and the annotation, and the plugin needs no root. The file DATA/.calls has a line
-// for each call of the agent. The plugin registers when kubelet.sock is created, also again.
+// has /dev/gadget-ID, the file /gadgets/ID, the environment variable GADGETS with all IDs, and an annotation, all named after the resource; with -cdi the
+// CDI device RESOURCE=ID, and no device node. With -plain it has only the environment variable and the annotation, and the plugin needs no root. The file
+// DATA/.calls has a line for each call of the agent. While DATA/.hold exists, Allocate does not return. The plugin registers when kubelet.sock is created,
+// also again.
 package main
 
 import (
@@ -24,6 +25,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -97,6 +99,9 @@ func (p *gadgets) serve(ctx context.Context) error {
 }
 
 func (p *gadgets) socketName() string { return strings.ReplaceAll(p.resource, "/", "_") + ".sock" }
+
+// baseName returns the name of the resource without its domain.
+func (p *gadgets) baseName() string { return path.Base(p.resource) }
 
 // keepRegistered registers the plugin whenever kubelet.sock was created.
 func (p *gadgets) keepRegistered(ctx context.Context) {
@@ -194,13 +199,15 @@ func (p *gadgets) listDevices() (devices []*api.Device, text string, err error) 
 }
 
 // Allocate returns what a container needs for its devices.
-func (p *gadgets) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
+func (p *gadgets) Allocate(ctx context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 	response := &api.AllocateResponse{}
 	for _, r := range request.GetContainerRequests() {
 		ids := r.GetDevicesIds()
 		p.recordCall("allocate", ids)
+		p.awaitRelease(ctx)
 		answer := &api.ContainerAllocateResponse{
-			Envs: map[string]string{"GADGETS": strings.Join(ids, ",")}, Annotations: map[string]string{"example.com/gadgets": strings.Join(ids, ",")},
+			Envs:        map[string]string{strings.ToUpper(p.baseName()) + "S": strings.Join(ids, ",")},
+			Annotations: map[string]string{p.resource + "s": strings.Join(ids, ",")},
 		}
 		if !p.plain {
 			if err := p.addDevices(answer, ids); err != nil {
@@ -212,10 +219,23 @@ func (p *gadgets) Allocate(_ context.Context, request *api.AllocateRequest) (*ap
 	return response, nil
 }
 
+// awaitRelease returns when DATA/.hold does not exist, or ctx ends.
+func (p *gadgets) awaitRelease(ctx context.Context) {
+	for ctx.Err() == nil {
+		if _, err := os.Lstat(filepath.Join(p.data, ".hold")); err != nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollPeriod):
+		}
+	}
+}
+
 // addDevices adds the files and the device nodes of devices to the answer for a container, or the names of CDI devices instead of the nodes.
 func (p *gadgets) addDevices(answer *api.ContainerAllocateResponse, ids []string) error {
 	for _, id := range ids {
-		answer.Mounts = append(answer.Mounts, &api.Mount{ContainerPath: "/gadgets/" + id, HostPath: filepath.Join(p.data, id), ReadOnly: true})
+		answer.Mounts = append(answer.Mounts, &api.Mount{ContainerPath: "/" + p.baseName() + "s/" + id, HostPath: filepath.Join(p.data, id), ReadOnly: true})
 		if p.cdi {
 			answer.CdiDevices = append(answer.CdiDevices, &api.CDIDevice{Name: p.resource + "=" + id})
 			continue
@@ -224,7 +244,7 @@ func (p *gadgets) addDevices(answer *api.ContainerAllocateResponse, ids []string
 		if err := unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 237))); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("create device node %s: %w", node, err)
 		}
-		answer.Devices = append(answer.Devices, &api.DeviceSpec{ContainerPath: "/dev/gadget-" + id, HostPath: node, Permissions: "r"})
+		answer.Devices = append(answer.Devices, &api.DeviceSpec{ContainerPath: "/dev/" + p.baseName() + "-" + id, HostPath: node, Permissions: "r"})
 	}
 	return nil
 }
