@@ -129,6 +129,8 @@ internal/gctest        max   0: cri gc internal/suite testing
 
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
+cgroups/topology       max   0:
+cgroups/cpus           max   0: cgroups/topology
 cgroups/cgroupstest    max   0: cgroups internal/suite testing internal/sleep
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/dirent internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI

@@ -58,6 +58,8 @@
 //   - [github.com/seed81659283/nodeagent/cgroups]: describes limits, names and files of cgroups; pure
 //   - [github.com/seed81659283/nodeagent/cgroups/driver]: creates, limits, reads and removes cgroups: v1, v2, systemd
 //   - [github.com/seed81659283/nodeagent/cgroups/podtree]: keeps kubepods, the cgroups of QoS classes and pods, and node allocatable
+//   - [github.com/seed81659283/nodeagent/cgroups/topology]: reads CPUs, cores, caches, sockets and NUMA nodes of a machine
+//   - [github.com/seed81659283/nodeagent/cgroups/cpus]: chooses exclusive CPUs as the static policy of the CPU manager does; pure
 //   - [github.com/seed81659283/nodeagent/cgroups/cgroupstest]: is a cgroup tree in memory with an OOM killer and faults, and the suite
 //     that every driver passes
 //   - [github.com/seed81659283/nodeagent/device]: decides which devices of plugins a container gets, on which NUMA nodes, and keeps who

@@ -1,0 +1,283 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cpus
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/seed81659283/nodeagent/cgroups/topology"
+)
+
+// Options selects which of the free CPUs a container gets. The zero value fills sockets, NUMA nodes and cores, so that most of them stay whole. The
+// options are those of the kubelet's static CPU manager policy.
+type Options struct {
+	WholeCores  bool // full-pcpus-only: with SpreadNodes, NUMA nodes get whole cores. Take does not check that n is a multiple of a core
+	SpreadNodes bool // distribute-cpus-across-numa: NUMA nodes get equal shares
+	SpreadCores bool // distribute-cpus-across-cores: CPUs of a socket are taken by ID, so that cores are shared
+	AlignSocket bool // align-by-socket: with SpreadNodes, NUMA nodes of one socket are preferred
+	AlignCaches bool // prefer-align-cpus-by-uncorecache: CPUs that share a last-level cache are preferred; without effect with SpreadNodes
+}
+
+// Take returns n of the free CPUs, those that the kubelet's static policy takes. Free CPUs that the machine does not have are ignored. It returns an
+// empty set for n under 1, and an error with the kubelet's text if there are fewer than n.
+//
+// Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go. Unlike the kubelet, Take never returns a CPU that is not free, on machines with sockets of
+// different sizes, too.
+func (l *Layout) Take(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
+	free = free.Intersect(&l.all)
+	if opts.SpreadNodes {
+		return l.takeSpread(&free, n, opts)
+	}
+	return l.takePacked(&free, n, opts)
+}
+
+// shortError returns the kubelet's error for a request that exceeds the free CPUs.
+func shortError(n, free int) error {
+	return fmt.Errorf("not enough cpus available to satisfy request: requested=%d, available=%d", n, free)
+}
+
+// takePacked takes whole sockets and NUMA nodes first, then cores, then single CPUs.
+func (l *Layout) takePacked(free *topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
+	if n < 1 {
+		return topology.CPUSet{}, nil
+	}
+	if count := free.Len(); n > count {
+		return topology.CPUSet{}, shortError(n, count)
+	}
+	var small smallScratch
+	t := newTaking(l, free, n, &small)
+	for step := 0; step < steps && t.needed > 0; step++ {
+		t.takeStep(step, opts)
+	}
+	if t.needed > 0 {
+		return topology.CPUSet{}, errors.New("failed to allocate cpus")
+	}
+	return t.taken, nil
+}
+
+// steps is the number of steps of takeStep.
+const steps = 5
+
+// takeStep takes CPUs by one step of the packed choice: from the largest units to single CPUs.
+func (t *taking) takeStep(step int, opts Options) {
+	l := t.layout
+	switch {
+	case step == 0 && l.nodesFirst, step == 1 && !l.nodesFirst:
+		t.takeWhole(&l.nodes, t.sortNodes(), t.nodeCounts, 0)
+	case step < 2:
+		t.takeWhole(&l.sockets, t.sortSockets(), t.socketCounts, l.perSocket)
+	case step == 2 && opts.AlignCaches:
+		t.takeCaches()
+	case step == 3 && !opts.SpreadCores:
+		t.takeWhole(&l.cores, t.sortCores(), t.coreCounts, l.perCore)
+	case step == 4 && !opts.SpreadCores:
+		t.takeSingle(&l.cores, t.sortCores())
+	case step == 4:
+		t.takeSingle(&l.sockets, t.sortSockets())
+	}
+}
+
+// taking is the state of one choice: the free CPUs, and those taken so far.
+type taking struct {
+	layout      *Layout
+	needed      int
+	free, taken topology.CPUSet
+
+	// Numbers of free CPUs by index of the unit.
+	coreCounts, cacheCounts, nodeCounts, socketCounts []int16
+	// Buffers of the lists that the methods sort... return. The next call of the method overwrites its list.
+	coreList, cacheList, nodeList, socketList []int16
+	cacheOrder                                []int16 // buffer of takeCaches
+}
+
+// smallScratch is a buffer for the counts and lists of a machine with up to 512 CPUs.
+type smallScratch [1024]int16
+
+// newTaking returns the state before a choice. It divides small into the counts and lists, if these fit into it.
+func newTaking(l *Layout, free *topology.CPUSet, needed int, small *smallScratch) taking {
+	units := len(l.cores.ids) + len(l.caches.ids) + len(l.nodes.ids) + len(l.sockets.ids)
+	scratch := small[:]
+	if size := 2*units + len(l.caches.ids); size > len(small) {
+		scratch = make([]int16, size)
+	}
+	part := func(size int) (p []int16) {
+		p, scratch = scratch[:size:size], scratch[size:]
+		return p
+	}
+	t := taking{layout: l, needed: needed}
+	t.coreCounts, t.coreList = part(len(l.cores.ids)), part(len(l.cores.ids))
+	t.cacheCounts, t.cacheList, t.cacheOrder = part(len(l.caches.ids)), part(len(l.caches.ids)), part(len(l.caches.ids))
+	t.nodeCounts, t.nodeList = part(len(l.nodes.ids)), part(len(l.nodes.ids))
+	t.socketCounts, t.socketList = part(len(l.sockets.ids)), part(len(l.sockets.ids))
+	t.setFree(free)
+	return t
+}
+
+func (t *taking) setFree(free *topology.CPUSet) {
+	t.free = *free
+	l := t.layout
+	for id := range free.All() {
+		t.coreCounts[l.cores.of[id]]++
+		t.cacheCounts[l.caches.of[id]]++
+		t.nodeCounts[l.nodes.of[id]]++
+		t.socketCounts[l.sockets.of[id]]++
+	}
+}
+
+// take moves CPUs, which are free, from the free to the taken ones.
+func (t *taking) take(set *topology.CPUSet) {
+	l := t.layout
+	for id := range set.All() {
+		t.coreCounts[l.cores.of[id]]--
+		t.cacheCounts[l.caches.of[id]]--
+		t.nodeCounts[l.nodes.of[id]]--
+		t.socketCounts[l.sockets.of[id]]--
+		t.needed--
+	}
+	t.taken, t.free = t.taken.Union(set), t.free.Minus(set)
+}
+
+// appendSorted appends the candidates that have free CPUs and are not in the list, those with the fewest free CPUs first. Of equal candidates the
+// first comes first. It makes one pass for each number of free CPUs that occurs, and these are few.
+func appendSorted(list, candidates, counts []int16) []int16 {
+	start, last := len(list), int16(0)
+	for {
+		next := int16(math.MaxInt16)
+		for _, c := range candidates {
+			if counts[c] > last {
+				next = min(next, counts[c])
+			}
+		}
+		if next == math.MaxInt16 {
+			return list
+		}
+		for _, c := range candidates {
+			if counts[c] == next && !slices.Contains(list[:start], c) {
+				list = append(list, c)
+			}
+		}
+		last = next
+	}
+}
+
+// sortNodes returns the NUMA nodes with free CPUs in the order in which they are used up.
+func (t *taking) sortNodes() []int16 {
+	l := t.layout
+	if l.nodesFirst {
+		return appendSorted(t.nodeList[:0], l.allNodes, t.nodeCounts)
+	}
+	list := t.nodeList[:0]
+	for _, s := range t.sortSockets() {
+		list = appendSorted(list, l.nodesOfSocket[s], t.nodeCounts)
+	}
+	return list
+}
+
+// sortSockets returns the sockets with free CPUs in the order in which they are used up.
+func (t *taking) sortSockets() []int16 {
+	l := t.layout
+	if !l.nodesFirst {
+		return appendSorted(t.socketList[:0], l.allSockets, t.socketCounts)
+	}
+	list := t.socketList[:0]
+	for _, n := range t.sortNodes() {
+		list = appendSorted(list, l.socketsOfNode[n], t.socketCounts)
+	}
+	return list
+}
+
+// sortCores returns the cores with free CPUs in the order in which they are used up.
+func (t *taking) sortCores() []int16 {
+	l, list := t.layout, t.coreList[:0]
+	if l.nodesFirst {
+		for _, s := range t.sortSockets() {
+			list = appendSorted(list, l.coresOfSocket[s], t.coreCounts)
+		}
+		return list
+	}
+	for _, n := range t.sortNodes() {
+		list = appendSorted(list, l.coresOfNode[n], t.coreCounts)
+	}
+	return list
+}
+
+// sortCaches returns the last-level caches with free CPUs in the order in which they are used up.
+func (t *taking) sortCaches() []int16 {
+	list := t.cacheList[:0]
+	for _, n := range t.sortNodes() {
+		list = appendSorted(list, t.layout.cachesOfNode[n], t.cacheCounts)
+	}
+	return list
+}
+
+// takeWhole takes the units of the list that are free as a whole and have at most as many CPUs as are needed. With size, other units do not count as
+// whole, as in the kubelet, which compares with the average of the machine.
+func (t *taking) takeWhole(l *level, list, counts []int16, size int) {
+	kept := list[:0]
+	for _, u := range list {
+		if free := int(counts[u]); free == l.sets[u].Len() && (size == 0 || free == size) {
+			kept = append(kept, u)
+		}
+	}
+	for _, u := range kept {
+		if set := &l.sets[u]; t.needed > 0 && set.Len() <= t.needed && set.CountCommon(&t.free) == set.Len() {
+			t.take(set)
+		}
+	}
+}
+
+// takeSingle takes single CPUs of the units of the list, in order of their IDs, until no more are needed.
+func (t *taking) takeSingle(l *level, list []int16) {
+	for _, u := range list {
+		free := l.sets[u].Intersect(&t.free)
+		for id := range free.All() {
+			if t.needed <= 0 {
+				return
+			}
+			one := topology.NewCPUSet(id)
+			t.take(&one)
+		}
+	}
+}
+
+// takeCaches takes whole last-level caches, and all CPUs that are still needed from one cache.
+func (t *taking) takeCaches() {
+	l := t.layout
+	for _, c := range append(t.cacheOrder[:0], t.sortCaches()...) {
+		if t.needed >= l.perCache {
+			t.takeWhole(&l.caches, t.sortCaches(), t.cacheCounts, 0)
+		}
+		if t.needed <= 0 {
+			return
+		}
+		t.takePart(c)
+	}
+}
+
+// takePart takes the needed CPUs from the cores with the lowest IDs of a last-level cache, unless it has too few.
+func (t *taking) takePart(cache int16) {
+	l := t.layout
+	cores := (t.needed + l.perCore - 1) / l.perCore
+	var part topology.CPUSet
+	for _, c := range l.coresOfCache[cache] {
+		if t.coreCounts[c] == 0 {
+			continue
+		}
+		if cores--; cores < 0 {
+			break
+		}
+		free := l.cores.sets[c].Intersect(&t.free)
+		part = part.Union(&free)
+	}
+	if t.needed%2 != 0 && l.perCore > 1 && part.Len() > t.needed {
+		highest := topology.NewCPUSet(part.Highest())
+		part = part.Minus(&highest)
+	}
+	if part.Len() == t.needed {
+		t.take(&part)
+	}
+}

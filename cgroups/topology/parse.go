@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// shape is a machine in words.
+type shape struct {
+	sockets, nodes, cores, threads, caches, memory int
+}
+
+// shapeField is a field in the words of a machine.
+type shapeField struct {
+	names    []string
+	max      int
+	fallback int // value of a missing field; zero: the field is required
+	value    *int
+}
+
+func (s *shape) fields() []shapeField {
+	return []shapeField{
+		{[]string{"sockets", "socket"}, MaxCPUs, 0, &s.sockets},
+		{[]string{"nodes", "node"}, 64, 0, &s.nodes},
+		{[]string{"cores", "core"}, MaxCPUs, 0, &s.cores},
+		{[]string{"threads", "thread"}, 8, 1, &s.threads},
+		{[]string{"caches", "cache"}, MaxCPUs, 1, &s.caches},
+		{[]string{"MiB"}, 64 << 20, 1024, &s.memory},
+	}
+}
+
+// Parse returns the machine that text describes, for tests and simulations. An example is "2 sockets 2 nodes 4 cores 2 threads 512 MiB": the numbers of
+// sockets and NUMA nodes of the machine, of cores of each socket, of threads of each core (1 if missing), and the memory of each node (1024 MiB if
+// missing). "4 caches" divides the cores of each socket among 4 last-level caches.
+//
+// CPUs are numbered as most machines with x86 CPUs number them: first one thread of each core, socket by socket, then the other threads. Nodes that
+// share a socket, or sockets that share a node, have consecutive IDs.
+func Parse(text string) (*Machine, error) {
+	var s shape
+	if err := s.parse(text); err != nil {
+		return nil, fmt.Errorf("machine %.100q: %w", text, err)
+	}
+	return s.machine(), nil
+}
+
+func (s *shape) parse(text string) error {
+	fields := s.fields()
+	words := strings.Fields(text)
+	for i := 0; i+1 < len(words); i += 2 {
+		at := slices.IndexFunc(fields, func(f shapeField) bool { return slices.Contains(f.names, words[i+1]) })
+		if at < 0 {
+			return fmt.Errorf("field %.40q is unknown", words[i+1])
+		}
+		f := fields[at]
+		n, err := strconv.Atoi(words[i])
+		switch {
+		case err != nil || n < 1 || n > f.max:
+			return fmt.Errorf("field %s: %.40q is no number from 1 to %d", f.names[0], words[i], f.max)
+		case *f.value != 0:
+			return fmt.Errorf("field %s occurs twice", f.names[0])
+		}
+		*f.value = n
+	}
+	if len(words)%2 != 0 {
+		return fmt.Errorf("%.40q is followed by no field", words[len(words)-1])
+	}
+	for _, f := range fields {
+		if *f.value == 0 {
+			if *f.value = f.fallback; f.fallback == 0 {
+				return fmt.Errorf("field %s is missing", f.names[0])
+			}
+		}
+	}
+	return s.validate()
+}
+
+// validate returns an error if CPUs, cores or caches cannot be divided evenly.
+func (s *shape) validate() error {
+	switch {
+	case s.sockets*s.cores > MaxCPUs || s.sockets*s.cores*s.threads > MaxCPUs:
+		return fmt.Errorf("it has more than %d CPUs", MaxCPUs)
+	case s.sockets%s.nodes != 0 && s.nodes%s.sockets != 0:
+		return fmt.Errorf("field nodes: %d nodes are neither a multiple nor a divisor of %d sockets", s.nodes, s.sockets)
+	case s.sockets*s.cores%s.nodes != 0:
+		return fmt.Errorf("field nodes: %d cores cannot be divided among %d nodes", s.sockets*s.cores, s.nodes)
+	case s.cores%s.caches != 0:
+		return fmt.Errorf("field caches: %d cores cannot be divided among %d caches", s.cores, s.caches)
+	case s.caches > 1 && s.sockets*s.caches%s.nodes != 0:
+		return fmt.Errorf("field caches: %d caches cannot be divided among %d nodes", s.sockets*s.caches, s.nodes)
+	}
+	return nil
+}
+
+func (s *shape) machine() *Machine {
+	m := &Machine{}
+	cores := s.sockets * s.cores
+	for id := range cores * s.threads {
+		core := id % cores
+		c := CPU{ID: id, Core: core, Socket: core / s.cores, Node: core * s.nodes / cores}
+		if c.Cache = c.Socket; s.caches > 1 {
+			c.Cache = core / (s.cores / s.caches)
+		}
+		m.CPUs = append(m.CPUs, c)
+	}
+	for id := range s.nodes {
+		n := Node{ID: id, Memory: uint64(s.memory) << 20}
+		for other := range s.nodes {
+			distance := 10
+			if other != id {
+				distance = 20
+			}
+			n.Distances = append(n.Distances, distance)
+		}
+		m.Nodes = append(m.Nodes, n)
+	}
+	return m
+}
