@@ -81,7 +81,7 @@ func (n *Node) receivedPod(namespace, name string) (*corev1.Pod, bool) {
 	return pods[i], true
 }
 
-// forgetPod forgets a pod that the agent has removed.
+// forgetPod deletes the node's data of a pod that the agent has removed.
 func (n *Node) forgetPod(pod cri.PodIdentity) {
 	n.pods.Delete(pod.UID)
 	n.log.forgetPod(pod.Namespace + "/" + pod.Name)

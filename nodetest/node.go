@@ -148,7 +148,8 @@ func startSystem(ctx context.Context, k *kernel, usage *Usage) error {
 	return k.startProcess(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, usage)
 }
 
-// noLimit is a number of starts and pulls at the same time that no pod waits for. Which pod waits would depend on the order of goroutines.
+// noLimit is a number of parallel starts and image pulls that no node reaches, so that no pod waits. Which pod waits would depend on the order of
+// goroutines.
 const noLimit = 10_000
 
 // nodeIP derives an IP address from the name of the node, so that several nodes of one API server have different addresses.
@@ -290,7 +291,7 @@ func (n *Node) Stats(name string) (cgroups.Stats, error) {
 	return podUsage(n.ctx, n.kernel.machine.Cgroups(), p)
 }
 
-// pod returns the pod with this UID, or nil.
+// pod returns the pod with this UID that the agent has received, or nil.
 func (n *Node) pod(uid string) *corev1.Pod {
 	found, ok := n.pods.Load(uid)
 	if !ok {
