@@ -23,7 +23,7 @@ import (
 // maxPolicies limits the columns of the page.
 const maxPolicies = 4
 
-// rankers are the eviction rankings by name, of which nil is the kubelet's. A ranking of your own needs an entry here.
+// rankers are the eviction rankings by name; nil is the ranking of the kubelet. A ranking of your own needs an entry here.
 var rankers = map[string]func(eviction.Layout) eviction.EvictionRanker{ //nolint:gochecknoglobals // a constant table
 	"kubelet": nil, "relative-excess": relativeExcess,
 }
@@ -90,7 +90,7 @@ func parsePolicy(name string) (*policy, error) {
 	return p, nil
 }
 
-// adjust sets the options of a node.
+// adjust sets eviction ranking and thresholds in the options of a node. Thresholds of the policy replace those of the script.
 func (p *policy) adjust(o *nodetest.Options) {
 	hard := eviction.DefaultHard()
 	maps.Copy(hard, o.Config.Kubelet.EvictionHard)
