@@ -55,12 +55,12 @@ func New(opts Options) (*Allocator, error) {
 	return a, nil
 }
 
-// Reserve gives a pod all devices that its containers need, or none. If the pod has its devices already, it returns at once. It chooses the devices
-// in the order of the containers, calls GetPreferredAllocation and Allocate of the plugins, and records the responses. Start no container of the pod
+// Reserve gives a pod all devices that its containers need, or none. If the pod has its devices already, it returns at once. It chooses devices in
+// the order of the containers. It calls GetPreferredAllocation and Allocate of the plugins, and records the responses. Start no container of the pod
 // before Reserve has succeeded.
 //
-// After a [*Refusal] the pod must fail. After a [*WaitError] or any other error, such as a timeout of a plugin, the pod holds no devices, and Reserve
-// may be called again. A plugin that hangs delays no pod that needs other resources.
+// After a [*Refusal] the pod must fail. After a [*WaitError] or another error, such as a timeout of a plugin, the pod holds no devices: call Reserve
+// again. A plugin that hangs delays no pod that needs other resources.
 func (a *Allocator) Reserve(ctx context.Context, pod Pod) (err error) {
 	begin := time.Now()
 	h, err := a.startReservation(&pod)
@@ -97,8 +97,8 @@ func (h *holding) countAligned(podScope bool) (count int) {
 	return count
 }
 
-// startReservation chooses devices for a pod and adds it to the state. It returns nil if the pod has its devices already, or limits none. If the pod
-// may run without all its resources, the result has no needs. The record then lists the pod, in case a plugin registers these resources later.
+// startReservation chooses devices for a pod and adds it to the state. It returns nil if the pod limits no devices, or has them already. If the pod
+// may run without all its resources, the result has no needs.
 func (a *Allocator) startReservation(pod *Pod) (*holding, error) {
 	if err := pod.validate(); err != nil {
 		return nil, err
@@ -142,8 +142,8 @@ func (a *Allocator) findForeign(needs []need) map[string]bool {
 	return foreign
 }
 
-// addNeeds adds needs to h, except resources without which the pod may run. If the pod must wait for the plugin of a resource, it returns a
-// [*WaitError]. foreign is the result of findForeign. The caller holds a.mu.
+// addNeeds adds needs to h, except resources without which the pod may run. If a plugin may still come, it returns a [*WaitError]. foreign is the
+// result of findForeign. The caller holds a.mu.
 func (a *Allocator) addNeeds(h *holding, needs []need, foreign map[string]bool) error {
 	now := time.Now()
 	for _, n := range needs {
@@ -170,8 +170,8 @@ func (a *Allocator) isRegistered(resource string, now time.Time) bool {
 	return r != nil && r.registered && !r.isForgotten(now)
 }
 
-// findPlugin returns the time until which pods wait for the plugin of a resource; zero: they do not wait. skip is true if pods run without the
-// resource. foreign is true if Options.IsForeign returns true for it. The caller holds a.mu.
+// findPlugin returns the time until which pods wait for the plugin of a resource; zero: no wait. skip is true if pods run without the resource.
+// foreign is the result of Options.IsForeign. The caller holds a.mu.
 func (a *Allocator) findPlugin(resource string, now time.Time, foreign bool) (wait time.Time, skip bool) {
 	r := a.state.resources[resource]
 	if a.isRegistered(resource, now) {

@@ -46,8 +46,8 @@ func (a *Allocator) setComplete(h *holding, complete bool) {
 	h.complete, a.allocations = complete, nil
 }
 
-// askPreferred calls GetPreferredAllocation for the need at index at of h, and chooses the preferred devices. If another pod has taken one of these
-// devices during the call, askPreferred repeats the call, up to maxAsks calls.
+// askPreferred calls GetPreferredAllocation for the need at index at of h, and chooses the preferred devices. It repeats the call if another pod has
+// taken one of these devices meanwhile.
 func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error {
 	for range maxAsks {
 		c, f, err := a.findAsked(h, at)

@@ -116,8 +116,8 @@ func (p *Pool) findHints(count int, machine Mask, usabilityOf func(*Device) usab
 	return hints, nil
 }
 
-// countWithin counts devices for each set of the NUMA nodes in positions. Bit i of a set stands for node positions[i]. within[set] counts the devices
-// whose nodes are all in set. total counts all devices with a node in positions.
+// countWithin counts devices for each set of the NUMA nodes in positions; bit i of a set is node positions[i]. within[set] counts the devices with
+// nodes in set only. total counts all devices with a node in positions.
 func (p *Pool) countWithin(positions []int, usabilityOf func(*Device) usability) (within []deviceCount, total deviceCount) {
 	within = make([]deviceCount, 1<<len(positions))
 	for i := range p.Devices {

@@ -154,8 +154,8 @@ func largestMinimum(lists [][]Hint) (most int) {
 	return most
 }
 
-// isNearer reports whether set a is better than set b if neither is preferred. Sets of at most want nodes are better than larger sets. Up to want
-// nodes, more nodes are better; above want, fewer. Of two equal sizes, the lower mask is better.
+// isNearer reports whether set a is better than set b if neither is preferred. Among sets of at most want nodes, the largest is the best. Larger sets
+// are worse, the smallest of them first. Of two equal sizes, the lower mask is better.
 func isNearer(a, b Mask, want int) bool {
 	sizeA, sizeB := a.Count(), b.Count()
 	switch {

@@ -47,9 +47,9 @@ type Choice struct {
 	fallback []string // IDs after the preferred ones, the best first
 }
 
-// Pick starts the selection of devices for a request, from healthy devices that are not in use. It chooses reusable devices first, then devices on
-// the NUMA nodes of the request, then devices on other nodes, and last devices without nodes. In each group, nodes with fewer free devices come
-// first.
+// Pick starts the selection of devices for a request, from healthy devices that are not in use. It chooses reusable devices first. Then it prefers
+// devices on the NUMA nodes of the request to devices on other nodes, and these to devices without nodes. In each group, nodes with fewer free
+// devices come first.
 //
 // If Choice.Open is not empty, the caller asks the plugin for its preferences. Then [Choice.Complete] returns the devices. If the container holds the
 // devices already, the Choice is empty. The errors are those of the kubelet. Source: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
@@ -92,7 +92,7 @@ func (p *Pool) findFree(taken []string) []int {
 	return free
 }
 
-// checkRequest returns the kubelet's error if the container holds another number of devices, no device is healthy, or a held device is unhealthy.
+// checkRequest returns the kubelet's error if the container holds another number of devices or an unhealthy device, or if no device is healthy.
 func (p *Pool) checkRequest(request Request) error {
 	if held := len(request.Held); held > 0 && held != request.Count {
 		return fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", request.PodUID, request.Container, p.Resource, held, request.Count)
@@ -137,9 +137,8 @@ func (c *Choice) Complete(preferred []string) []string {
 // noNode is the position of devices without NUMA nodes in the list of counts.
 const noNode = 64
 
-// splitByHint splits the devices at the indexes free: into IDs on the NUMA nodes of hint, and other IDs in their order of preference. Without a hint
-// or NUMA nodes of devices, all are others. A device with several nodes counts for the best node. Source: filterByAffinity in
-// pkg/kubelet/cm/devicemanager/manager.go.
+// splitByHint splits the devices at the indexes free: into IDs on the NUMA nodes of hint, and others in their order of preference. A device with
+// several nodes counts for the best node. Source: filterByAffinity in pkg/kubelet/cm/devicemanager/manager.go.
 func (p *Pool) splitByHint(free []int, hint Mask) (aligned, others []string) {
 	if hint == 0 || !p.hasTopology() {
 		others = make([]string, len(free))

@@ -42,8 +42,8 @@ type Response struct {
 
 // Feed receives the device lists of one connected plugin, from one goroutine. Its methods do not block.
 type Feed interface {
-	// Update replaces the devices of the plugin. It returns an error, and keeps the previous devices, if an ID is empty, occurs twice
-	// or is too long, or if there are too many devices.
+	// Update replaces the devices of the plugin. If an ID is empty, occurs twice or is too long, or if there are too many devices, it returns an
+	// error and keeps the previous devices.
 	Update(devices []Device) error
 	// Close reports that the plugin is no longer connected. Further calls do nothing.
 	Close()

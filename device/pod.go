@@ -42,7 +42,7 @@ type need struct {
 	unregistered bool // no plugin is registered for the resource
 }
 
-// needs returns one need for each container and resource with a limit, in the order of the containers and of the resource names.
+// needs returns one need for each container and resource with a limit, in order of containers and resource names.
 func (p *Pod) needs() (list []need) {
 	for i := range p.Containers {
 		for _, name := range slices.Sorted(maps.Keys(p.Containers[i].Limits)) {
@@ -54,8 +54,8 @@ func (p *Pod) needs() (list []need) {
 	return list
 }
 
-// totalDevices returns the number of devices of a resource that the pod needs at once: that of all sidecars and regular containers, or of one init
-// container and the sidecars before it, if that is larger. Source: PodLimits in k8s.io/component-helpers/resource.
+// totalDevices returns the number of devices of a resource that the pod holds at most at one time. An init container runs with the sidecars before
+// it, all sidecars with the regular containers. Source: PodLimits in k8s.io/component-helpers/resource.
 func (p *Pod) totalDevices(resource string) int {
 	kept, most := 0, 0
 	for i := range p.Containers {

@@ -41,8 +41,8 @@ type holding struct {
 	complete bool    // Allocate has returned for all claims, and the record is saved
 }
 
-// reusableIDs returns the IDs of devices that the container of n can reuse, because earlier init containers of the pod held them. The IDs are in the
-// order of their selection. Source: devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go.
+// reusableIDs returns the device IDs of earlier init containers, which the container of n can reuse, in the order of their selection. Source:
+// devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go.
 func (h *holding) reusableIDs(n need) (ids []string) {
 	for i := range h.claims {
 		c := &h.claims[i]
@@ -70,10 +70,10 @@ type state struct {
 type answer struct{ preferred []string }
 
 // chooseDevices chooses devices for the needs of h from index fixed on; earlier claims keep their devices. first is the plugin's response for the
-// need at fixed; nil: the plugin was not called. Then it marks all devices of the pod as in use; after an error, none.
+// need at fixed; nil: the plugin was not called. On return all devices of the pod are in use; after an error, none.
 //
 // If a plugin will be called for its preferences, the devices of that need are a guess. If the guess leaves too few devices for a later need,
-// chooseDevices stops before that need, because other devices may leave enough. The caller then calls it again with the response.
+// chooseDevices stops before that need. The caller calls it again with the response, which may leave enough.
 func (s *state) chooseDevices(h *holding, fixed int, first *answer) error {
 	s.markFree(h)
 	h.claims = h.claims[:fixed]
@@ -225,8 +225,8 @@ func (s *state) listedSize() (bytes int) {
 	return bytes
 }
 
-// forgetDevices removes the devices of each resource that has had no plugin for more than [StopGrace]. changed is true if a resource has changed.
-// next is the time when the devices of another resource must be removed; zero: never.
+// forgetDevices removes the devices of each resource without a plugin for more than [StopGrace]. changed is true if a resource has changed. next is
+// the time of the next removal; zero: none.
 func (s *state) forgetDevices(now time.Time) (changed bool, next time.Time) {
 	for _, r := range s.resources {
 		if r.forgetDevices(now) {

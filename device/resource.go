@@ -78,8 +78,8 @@ func (r *resource) isAsked(c *Choice) bool {
 	return f != nil && f.options.Preferred && len(c.Open) > 0
 }
 
-// setDevices replaces the list of devices; index has the position of each ID. capacity is true if the number of devices or of healthy devices has
-// changed. health has the IDs of devices that are new, removed, or have changed their health.
+// setDevices replaces the list of devices; index has the position of each ID. capacity is true if the number of all or of healthy devices has
+// changed. health has the IDs of new, removed and changed devices.
 func (r *resource) setDevices(devices []Device, index map[string]int) (capacity bool, health map[string]bool) {
 	before, wasAllocatable := len(r.devices), r.allocatable()
 	health = map[string]bool{}
@@ -134,8 +134,8 @@ func (r *resource) allocatable() (count int) {
 	return count
 }
 
-// health returns the health of the device with this ID: Unknown if no connected plugin lists it. If assume is true, Unknown is replaced as in the
-// kubelet: by the last health that a plugin reported, or Healthy.
+// health returns the health of the device with this ID, or Unknown if no connected plugin lists it. If assume is true, it returns the last known
+// health or Healthy in place of Unknown, as in the kubelet.
 func (r *resource) health(id string, assume bool) Health {
 	at, ok := r.index[id]
 	switch {

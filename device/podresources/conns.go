@@ -16,9 +16,8 @@ import (
 
 // connSet limits the number of open connections, and the total size of responses that clients have not read.
 //
-// Above the limit it removes the connection that was idle for the longest time. It removes a connection with a running request only if all have one.
-// Clients that keep their connections, or open new connections without end, thus do not lock out other clients. The size is limited because gRPC
-// queues responses without limit while a client does not read.
+// Above the limit it closes the connection that was idle for the longest time, so that clients with many connections do not lock out other clients.
+// It closes a connection with a running request only if all have one. The size is limited because gRPC queues responses while a client does not read.
 type connSet struct {
 	limit        int
 	maxUnsent    int           // bytes of the responses of all connections
