@@ -82,8 +82,8 @@ func (d *dump) printValue(v reflect.Value) {
 
 // printPointer prints the value that v points to.
 //
-// The kubelet's printer takes a pointer for a cycle if it has printed the target at a lower depth, and has printed no other pointer at that depth or
-// a lower depth since. In a decoded pod, only times share a target: the local time zone.
+// The kubelet's printer takes a second pointer to a target for a cycle. It does so if the first pointer had a lower depth, and no other pointer of
+// that depth or less was printed since. In a decoded pod, only times share a target: the local time zone.
 func (d *dump) printPointer(v reflect.Value) {
 	if d.zone != 0 && d.zoneDepth >= d.depth {
 		d.zone = 0
