@@ -19,11 +19,11 @@ import (
 type clock func() time.Time
 
 // kernel runs the processes of containers on a simulated machine, in the time of a clock. The usage curves of a process are its demand for CPU,
-// memory and files. kernel evaluates all curves once in each interval, whose length is resolution, and when a process starts. Between two evaluations
-// the demands are constant.
+// memory and files. kernel evaluates all curves at the end of each interval of length resolution, and when a process starts. Demands are constant
+// between two evaluations.
 //
-// Each access to the machine first simulates it up to the current time, so that the result does not depend on the order of concurrent goroutines.
-// While no demand changes and the machine is settled, one long step simulates many intervals.
+// Each access to the machine first simulates it up to the current time: the result does not depend on the order of concurrent goroutines. While no
+// demand changes and the machine is settled, one long step simulates many intervals.
 type kernel struct {
 	machine    *machine.Machine
 	clock      clock
@@ -240,8 +240,8 @@ func (d cgroupDriver) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats,
 	return d.Tree.Stats(ctx, p)
 }
 
-// Sample advances the machine to the current time, and returns the selected parts of the usage of the cgroup p, or of its
-// child cgroup if child is not empty.
+// Sample advances the machine to the current time. It returns the selected parts of the usage of the cgroup p, or of its child cgroup child if that
+// is not empty.
 func (d cgroupDriver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (cgroups.Stats, error) {
 	d.kernel.advance()
 	return d.Tree.Sample(ctx, p, child, parts)

@@ -24,12 +24,13 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// Loop is a simulated node whose time is a queue of events. It calls the decisions of the engines, such as plan.Decide of package lifecycle and
-// eviction.Policy.Decide, in the order of time and in the goroutine of its caller. It starts no goroutines, needs no bubble, and simulates an
-// hour of a node in a fraction of the time of a [Node], which runs package agent itself. Both have the same events: a test compares them.
+// Loop is a simulated node whose time is a queue of events. It calls the decisions of the engines in the order of time, in the goroutine of its
+// caller: for example plan.Decide of package lifecycle, and eviction.Policy.Decide. It starts no goroutines and needs no bubble. It is much faster
+// than a [Node], which runs package agent itself. Both have the same events: a test compares them.
 //
-// A Loop has no API server, config maps and secrets: the environment of containers is ignored, and pods with lifecycle hooks or resource claims
-// are refused. It does not resize pods in place and preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run in parallel.
+// A Loop has no API server, config maps and secrets: the environment of containers is ignored. Pods with lifecycle hooks or resource claims are
+// refused. It does not resize pods in place and preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run
+// in parallel.
 type Loop struct {
 	ctx     context.Context //nolint:containedctx // of NewLoop: for the calls of its methods
 	options Options

@@ -78,8 +78,8 @@ func (l *Loop) stopAgent() {
 	}
 }
 
-// startAgent starts an agent. After agentDelay the agent runs the first pass of the evictor, and after the latency of its
-// first list calls it calls listAll.
+// startAgent starts an agent. After agentDelay the agent runs the first pass of the evictor. After the latency of its first list calls, it calls
+// listAll.
 func (l *Loop) startAgent() {
 	l.agentStarts++
 	start := l.agentStarts

@@ -35,8 +35,8 @@ type loopContainer struct {
 	onExit   []func()  // called when it exits
 }
 
-// callRuntime simulates the runtime call op for the object with this ID. After half of the latency it calls effect, which calls done with its error.
-// After the other half it calls then with this error. An injected fault may delay, fail or hang the call.
+// callRuntime simulates the runtime call op for the object id. After half of the latency it calls effect, which passes its error to done. After the
+// other half it calls then with this error. A fault may delay, fail or hang the call.
 func (p *loopPod) callRuntime(op, id string, effect func(done func(error)), then func(error)) {
 	l, epoch := p.loop, p.epoch
 	half := max(l.options.Latency(op, id), 0) / 2

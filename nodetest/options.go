@@ -47,8 +47,8 @@ type Options struct {
 	PodCIDR netip.Prefix
 	// Seed selects latencies and the bursts of annotations. Equal seeds and equal calls yield equal events. Zero is a seed.
 	Seed uint64
-	// Latency returns the latency of a runtime call. Nil: about 250 ms for a sandbox, 60 ms to create or start a container, 20 ms to
-	// stop or remove, and 3 ms for other calls.
+	// Latency returns the latency of a runtime call. Nil: about 250 ms to run a sandbox, 60 ms to create or start a container, 20 ms to stop or
+	// remove, 3 ms for others.
 	Latency func(op, id string) time.Duration
 	// Fault is called for each runtime call. An error fails the call, and a call that blocks until ctx ends hangs. Nil: no faults.
 	Fault func(ctx context.Context, op, id string) error

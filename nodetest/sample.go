@@ -32,8 +32,8 @@ type Sample struct {
 // CgroupUsage is the usage of a cgroup and its descendants. Times are totals since the cgroup was created.
 type CgroupUsage struct {
 	CPU time.Duration // CPU time
-	// Throttled is the time for which CPU quotas kept processes from running, summed over all CPUs. Of a pod it is the sum over its
-	// running containers, as in [Node.Stats]: it decreases when a container restarts. Of the node it is zero.
+	// Throttled is the time for which CPU quotas kept processes from running, summed over all CPUs. For a pod it is the sum of its running
+	// containers, which decreases when a container restarts. For the node it is zero.
 	Throttled time.Duration
 	// CPUPressure and MemoryPressure are the times in which at least one process waited: the totals of the lines "some" of PSI.
 	CPUPressure, MemoryPressure time.Duration

@@ -36,8 +36,8 @@ type Spec struct {
 	// ImageDisk has the images and the writable layers of containers. Nil: they are on Disk.
 	ImageDisk *Disk
 
-	// Killed is called for each process that the OOM killer or a kill of its cgroup ends, in the goroutine whose call caused the
-	// kill. It may call the machine. Nil is not called.
+	// Killed is called for each process that the OOM killer or a kill of its cgroup has ended. It runs in the goroutine whose call caused the kill,
+	// and may call the machine. Nil is not called.
 	Killed func(cgroupstest.KilledProc)
 }
 
@@ -231,9 +231,8 @@ func (m *Machine) searchProcess(pid int) (i int, found bool) {
 	return slices.BinarySearchFunc(m.processes, pid, func(p process, pid int) int { return cmp.Compare(p.pid, pid) })
 }
 
-// Step lets the machine run for the duration d with the demands of its processes. Each process, in the order of PIDs, gets its
-// tasks, page cache, memory and files as far as limits and disks allow; the OOM killer may end processes. Then all share the
-// CPUs for d, if it is positive.
+// Step simulates the machine for the duration d. Each process, in the order of PIDs, gets its demand of tasks, page cache, memory and files, as far
+// as limits and disks allow. The OOM killer may end processes. Then all processes share the CPUs for d, if it is positive.
 func (m *Machine) Step(d time.Duration) {
 	caches := m.beginStep(d)
 	for i := range m.stepping {

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch records how late the timers of a process fired that has the highest priority, and the CPU time of pods and parent process. In a virtual
+// Watch has the measurements of a process with the highest priority: how late its timers fired, and the CPU time of other processes. In a virtual
 // machine, timers are late if the host withholds the CPU.
 type Watch struct {
 	Watched time.Duration
@@ -34,8 +34,8 @@ type CPUTime struct {
 	Pods   time.Duration // by all pods
 }
 
-// quotaPeriod is the period of a CPU quota. If a delay is longer, the kernel renews the quota only once, and a cgroup with a quota loses CPU time. A
-// shorter delay costs the cgroup no CPU time.
+// quotaPeriod is the period of a CPU quota. A longer delay of timers costs a cgroup with a quota CPU time, because the kernel renews the quota only
+// once. A shorter delay costs none.
 const quotaPeriod = 100 * time.Millisecond
 
 const (

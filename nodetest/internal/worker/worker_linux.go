@@ -116,8 +116,8 @@ func appendTime(file string, at time.Time) error {
 	return errors.Join(err, f.Close())
 }
 
-// openMemory returns a file in memory. Its pages count as memory of the cgroup and not as page cache of a disk, and the kernel allocates them in one
-// call: in User Mode Linux on a busy host, pages in the address space of a process take 35 ms of CPU time per MiB.
+// openMemory returns a file in memory. Its pages count as memory of the cgroup, not as page cache of a disk. The kernel allocates them in one call:
+// page by page, User Mode Linux on a busy host needs 35 ms of CPU time per MiB.
 func openMemory() (fd int, err error) { return unix.MemfdCreate("memory", unix.MFD_CLOEXEC) }
 
 // resizeMemory changes the size of the memory file fd from blocks to n blocks. It returns n.
