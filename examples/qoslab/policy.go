@@ -42,7 +42,7 @@ type policy struct {
 //
 //	kubelet, relative-excess      an eviction ranking
 //	memory.available<1Gi          a hard eviction threshold
-//	memory.high=0.9               memory.high of each container, at this fraction of the way from its memory request to its limit
+//	memory.high=0.9               memory.high of each container: its memory request plus this fraction of limit minus request
 func parsePolicies(text string) (list []*policy, err error) {
 	seen := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {

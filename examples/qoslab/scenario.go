@@ -47,8 +47,8 @@ func shippedScenarios() (names []string) {
 	return names
 }
 
-// readScenario reads a scenario: a shipped one by its name, or a file. If a file has several scripts, which begin with "-- NAME --", section is the
-// name of the script to read; empty: the first.
+// readScenario reads a shipped scenario by its name, or a file. section is the name of the script in a file with several scripts, which begin with
+// "-- NAME --"; empty: the first.
 func readScenario(name, section string) (*scenario, error) {
 	text, err := readText(name)
 	if err != nil {
