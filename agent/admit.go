@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// inhibitShutdown creates the inhibitor, if it is configured. It delays a shutdown of the machine until the pods have terminated.
+// inhibitShutdown creates the shutdown inhibitor if grace periods are configured. It delays a shutdown of the machine until the pods have terminated.
 func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	periods, err := a.config.Kubelet.ShutdownPeriods()
 	if err != nil || len(periods) == 0 {
@@ -37,7 +37,7 @@ func (a *Agent) inhibitShutdown(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// createEvictor creates the part that evicts pods while the node is short of memory, disk space or PIDs.
+// createEvictor creates the evictor. While the node is short of memory, disk space or PIDs, the evictor evicts pods.
 func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	measurer := a.options.Measurer
 	if measurer == nil && a.collector != nil {
@@ -70,7 +70,7 @@ func (a *Agent) createEvictor(context.Context, *lifecycle.Options) error {
 	return nil
 }
 
-// createPreemptor creates the last admission check: the node must have enough free resources for the pod. For a critical pod it evicts other pods.
+// createPreemptor adds the last admission check: the node must have enough free resources. For a critical pod, this check evicts other pods.
 func (a *Agent) createPreemptor(_ context.Context, opts *lifecycle.Options) error {
 	if a.cluster == nil {
 		return nil

@@ -79,15 +79,15 @@ type Agent struct {
 	once    runonce.Guard
 }
 
-// cgroupParts has the cgroups of pods. The zero value means that pods have no cgroups.
+// cgroupParts has the drivers and the tree of the pods' cgroups. The zero value means that pods have no cgroups.
 type cgroupParts struct {
 	tree            *podtree.Tree
 	driver, machine Cgroups // driver of the cgroup that contains kubepods, and of the root cgroup
 	systemd         bool    // cgroups are systemd slices
 }
 
-// New returns an agent that does not run yet. It connects to the container runtime until ctx ends, but sends no request to the API server. An error
-// names the invalid field of config or options. Run closes the runtime when it returns.
+// New connects to the container runtime, and returns an agent that does not run yet. It gives up when ctx ends, and sends no request to the API
+// server. An error names the invalid field of config or options. Run closes the runtime when it returns.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
 	if err := setDefaults(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)
@@ -135,7 +135,7 @@ func (a *Agent) createReconciler(_ context.Context, opts *lifecycle.Options) err
 	return nil
 }
 
-// openStore creates the file store of the pods, from which the next start of the agent reads them. With Options.Ephemeral there is no store.
+// openStore creates the file store of the pods. A restarted agent reads its pods from there. With Options.Ephemeral there is no store.
 func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 	if !a.options.Ephemeral {
 		a.store = podstore.New(a.filePath("pods.store"), podstore.Options{Sources: sourceNames(&a.config, &a.options), Logger: a.log})
@@ -147,7 +147,7 @@ func (a *Agent) openStore(context.Context, *lifecycle.Options) error {
 // drainTimeout is how long Run waits for pods to terminate under drainOnExit.
 const drainTimeout = 5 * time.Minute
 
-// Run runs the node until ctx ends or a part fails, and returns the error of that part. Pods keep running, unless drainOnExit is set. Call it once.
+// Run runs the node until ctx ends or a part fails, and returns the error of that part. Pods keep running unless drainOnExit is set. Call Run once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.once.Begin(); err != nil {
 		return fmt.Errorf("agent.Agent: %w", err)
@@ -196,7 +196,7 @@ func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() 
 // Evictor returns the engine that evicts pods. It is nil if there are no eviction thresholds, or neither cgroups nor Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
-// Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates clients. It is nil if enableServer is false.
+// Handler returns the HTTP API of the node, for an HTTP server of the caller. The handler authenticates clients. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {
 		return nil

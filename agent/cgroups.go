@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// createPodParts creates the parts for user namespaces, cgroups and volumes of pods. Without a CRI endpoint, only Options has some.
+// createPodParts creates the parts for user namespaces, cgroups and volumes. Without a CRI endpoint, cgroups and volumes are those of Options.
 func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) error {
 	if a.client == nil {
 		if opts.Volumes = a.options.Volumes; a.options.Cgroups == nil {
@@ -74,7 +74,7 @@ func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error 
 	return a.createCgroupTree(opts, host)
 }
 
-// createCgroupTree creates the engine that keeps the cgroups of pods.
+// createCgroupTree creates the tree of cgroups, with options host. The tree creates, updates and removes the cgroups of pods.
 func (a *Agent) createCgroupTree(opts *lifecycle.Options, host podtree.Options) (err error) {
 	reserved, _ := a.config.Kubelet.Reserved()                                     // validated
 	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free

@@ -43,7 +43,7 @@ func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// createClusterParts creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses to it. It sends no request.
+// createClusterParts creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses. No request is sent yet.
 func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err error) {
 	if !a.config.InCluster() {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// createDevices creates the parts that give devices to containers: an allocator, the servers with which plugins register, and a server that tells other
-// programs who has which device. Pods of Options.Runtime have no devices.
+// createDevices creates the allocator of devices, the registration server for device plugins, and the podresources server, which reports the devices
+// of each container. Pods of Options.Runtime have no devices.
 func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if a.options.Runtime != nil || a.options.Ephemeral {
 		return nil
@@ -62,7 +62,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	return nil
 }
 
-// hasResource reports whether the Node has a resource.
+// hasResource reports whether the capacity of the Node object contains the named resource. Without a cluster it returns false.
 func (a *Agent) hasResource(name string) bool {
 	node := a.Node()
 	if node == nil {
@@ -72,13 +72,13 @@ func (a *Agent) hasResource(name string) bool {
 	return ok
 }
 
-// devicePods returns the pods for the podresources API.
+// devicePods returns the active pods for the podresources API. It returns no inactive pods.
 func (a *Agent) devicePods() (active, inactive []device.Pod) {
 	pods, _ := a.pods.Active()
 	return poddevice.FromPods(pods), nil
 }
 
-// deviceCapacity returns the devices of plugins for the Node.
+// deviceCapacity returns the resources of device plugins for the Node status: capacity, allocatable, and removed resources.
 func (a *Agent) deviceCapacity() (d nodestatus.Devices) {
 	if a.devices != nil {
 		d.Capacity, d.Allocatable, d.Removed = a.devices.Capacity()

@@ -54,7 +54,7 @@ func (a *Agent) createFeed() *source.Feed {
 	return f
 }
 
-// setPods passes all pods of one source to the reconciler and to the parts that report to the API server, after Options.Transform has changed them.
+// setPods passes all pods of one source to the reconciler and to the reporters for the API server. Options.Transform has already changed the pods.
 func (a *Agent) setPods(set lifecycle.PodSet) {
 	if err := a.pods.Reconciler().Set(set); err != nil {
 		a.log.Error("pods", "source", set.Source, "error", err)

@@ -92,7 +92,7 @@ func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) e
 	return a.createImageGC(runtime, puller)
 }
 
-// createImageGC creates the image garbage collection. Every 5 minutes this removes unused images if the disk usage exceeds a threshold.
+// createImageGC creates the image garbage collector. Every 5 minutes the collector removes unused images if the disk usage exceeds a threshold.
 func (a *Agent) createImageGC(runtime cri.ImageService, puller *images.Puller) error {
 	policy := a.config.Kubelet.ImagePolicy()
 	collector, err := gc.NewImages(runtime, a.runtime, gc.ImageOptions{
@@ -108,7 +108,7 @@ func (a *Agent) createImageGC(runtime cri.ImageService, puller *images.Puller) e
 	return nil
 }
 
-// createContainerGC creates the container garbage collection. Each minute it removes containers, logs and directories of pods that no source lists.
+// createContainerGC creates the container garbage collector. Each minute it removes containers, logs and directories of pods that no source lists.
 func (a *Agent) createContainerGC(_ context.Context, opts *lifecycle.Options) error {
 	release := func(context.Context, string) error { return nil }
 	if opts.Volumes != nil {

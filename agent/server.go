@@ -30,7 +30,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus/machine"
 )
 
-// openMetrics creates the Prometheus metrics of the agent. They are not recorded if the API of the node is disabled and Options.Registerer is nil.
+// openMetrics creates the Prometheus metrics of the agent. Without the API of the node and Options.Registerer, no metrics are recorded.
 func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
 		Served: a.servesAPI(), Registerer: a.options.Registerer, Version: nodestatus.Version,

@@ -15,12 +15,13 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// Allocator chooses devices for pods, calls their plugins, and records which container holds which device. Create it with [New]. Its methods may be called from any goroutine.
+// Allocator chooses devices for pods, calls their plugins, and records the devices of each container. Create it with [New]. Its methods may be called
+// from any goroutine.
 type Allocator struct {
 	opts    Options
 	started time.Time
 	running runonce.Guard
-	wake    chan struct{} // of Run, when a plugin has gone
+	wake    chan struct{} // wakes Run after a plugin has disconnected
 
 	saving sync.Mutex // serializes writes of the record; locked before mu
 
@@ -28,7 +29,7 @@ type Allocator struct {
 	state   state
 	lost    bool                       // the record was missing or damaged at the start
 	unread  bool                       // Options.Running is not read yet
-	early   map[string]bool            // UIDs of pods that Reserve turned away because of unread
+	early   map[string]bool            // UIDs of pods for which Reserve failed because of unread
 	unsaved bool                       // a release is not in the record
 	waiting map[string]map[string]bool // UIDs of pods that wait for the plugin of a resource
 
@@ -46,7 +47,7 @@ func New(opts Options) (*Allocator, error) {
 		opts: opts, started: time.Now(), wake: make(chan struct{}, 1), waiting: map[string]map[string]bool{}, early: map[string]bool{},
 		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, dropped: map[string]bool{}, topology: opts.Topology},
 	}
-	if err := a.load(); err != nil {
+	if err := a.loadRecord(); err != nil {
 		return nil, err
 	}
 	a.unread = a.lost && opts.Running != nil
@@ -54,21 +55,21 @@ func New(opts Options) (*Allocator, error) {
 	return a, nil
 }
 
-// Reserve gives a pod all devices that its containers need, or none. It returns at once if the pod has its devices. Reserve chooses the
-// devices in the order of the containers, asks the plugins with GetPreferredAllocation and Allocate, and records the answers. Nothing of the pod
-// may start before.
+// Reserve gives a pod all devices that its containers need, or none. If the pod has its devices already, it returns at once. It chooses devices in
+// the order of the containers. It calls GetPreferredAllocation and Allocate of the plugins, and records the responses. Start no container of the pod
+// before Reserve has succeeded.
 //
-// After a [*Refusal] the pod must fail. After a [*WaitError] and any other error, for example of a plugin that does not answer in time, the
-// pod holds no devices, and Reserve may be called again. A plugin that hangs delays no pod that needs other resources.
+// After a [*Refusal] the pod must fail. After a [*WaitError] or another error, such as a timeout of a plugin, the pod holds no devices: call Reserve
+// again. A plugin that hangs delays no pod that needs other resources.
 func (a *Allocator) Reserve(ctx context.Context, pod Pod) (err error) {
 	begin := time.Now()
-	h, err := a.begin(&pod)
+	h, err := a.startReservation(&pod)
 	if _, refused := errors.AsType[*Refusal](err); h == nil && !refused {
 		return err // nil, or the pod waits
 	}
 	if err == nil {
 		if err = a.askPlugins(ctx, h); err != nil {
-			a.abandon(h)
+			a.abandonReservation(h)
 		}
 	}
 	if hook := a.opts.Hooks.Reserved; hook != nil {
@@ -80,7 +81,7 @@ func (a *Allocator) Reserve(ctx context.Context, pod Pod) (err error) {
 	return err
 }
 
-// countAligned returns the number of containers with needs, or 1 with pod scope. It is zero if h is nil.
+// countAligned returns the number of merged NUMA hints: one for each container with needs, or one for the pod if podScope is true. A nil h has none.
 func (h *holding) countAligned(podScope bool) (count int) {
 	if h == nil || len(h.needs) == 0 {
 		return 0
@@ -96,10 +97,10 @@ func (h *holding) countAligned(podScope bool) (count int) {
 	return count
 }
 
-// begin chooses devices for a pod. The result is nil if the pod has its devices already, or limits none. It needs no devices if all its resources
-// are foreign: the record then says that it runs without, in case a plugin registers them later.
-func (a *Allocator) begin(pod *Pod) (*holding, error) {
-	if err := pod.check(); err != nil {
+// startReservation chooses devices for a pod and adds it to the state. It returns nil if the pod limits no devices, or has them already. If the pod
+// may run without all its resources, the result has no needs.
+func (a *Allocator) startReservation(pod *Pod) (*holding, error) {
+	if err := pod.validate(); err != nil {
 		return nil, err
 	}
 	needs := pod.needs()
@@ -130,7 +131,7 @@ func (a *Allocator) begin(pod *Pod) (*holding, error) {
 	return h, nil
 }
 
-// findForeign returns the resources of the needs that have another manager.
+// findForeign returns the names of the resources in needs for which Options.IsForeign returns true.
 func (a *Allocator) findForeign(needs []need) map[string]bool {
 	foreign := map[string]bool{}
 	for _, n := range needs {
@@ -141,8 +142,8 @@ func (a *Allocator) findForeign(needs []need) map[string]bool {
 	return foreign
 }
 
-// addNeeds adds needs to a pod, except those for resources that it runs without. A pod that needs a resource whose plugin may come soon gets
-// a [*WaitError]. The caller holds a.mu.
+// addNeeds adds needs to h, except resources without which the pod may run. If a plugin may still come, it returns a [*WaitError]. foreign is the
+// result of findForeign. The caller holds a.mu.
 func (a *Allocator) addNeeds(h *holding, needs []need, foreign map[string]bool) error {
 	now := time.Now()
 	for _, n := range needs {
@@ -163,14 +164,14 @@ func (a *Allocator) addNeeds(h *holding, needs []need, foreign map[string]bool) 
 	return nil
 }
 
-// isRegistered reports whether a plugin is registered for a resource, or was until less than [StopGrace] ago. The caller holds a.mu.
+// isRegistered reports whether a plugin of the resource is connected, or was connected within the last [StopGrace]. The caller holds a.mu.
 func (a *Allocator) isRegistered(resource string, now time.Time) bool {
 	r := a.state.resources[resource]
 	return r != nil && r.registered && !r.isForgotten(now)
 }
 
-// findPlugin returns until when pods wait for the plugin of a resource, or zero. skip is true if pods run without the resource.
-// The caller holds a.mu.
+// findPlugin returns the time until which pods wait for the plugin of a resource; zero: no wait. skip is true if pods run without the resource.
+// foreign is the result of Options.IsForeign. The caller holds a.mu.
 func (a *Allocator) findPlugin(resource string, now time.Time, foreign bool) (wait time.Time, skip bool) {
 	r := a.state.resources[resource]
 	if a.isRegistered(resource, now) {
@@ -190,7 +191,7 @@ func (a *Allocator) findPlugin(resource string, now time.Time, foreign bool) (wa
 	return time.Time{}, foreign
 }
 
-// checkUnchanged returns the kubelet's error for a pod whose limits differ from what it holds.
+// checkUnchanged returns the kubelet's error for a pod whose limits differ from the number of devices that it holds.
 func (h *holding) checkUnchanged(pod *Pod) error {
 	for i := range h.claims {
 		c := &h.claims[i]
@@ -204,8 +205,8 @@ func (h *holding) checkUnchanged(pod *Pod) error {
 	return nil
 }
 
-// abandon frees the devices of a pod whose reservation failed.
-func (a *Allocator) abandon(h *holding) {
+// abandonReservation frees the devices of a pod whose reservation has failed, and removes the pod from the state.
+func (a *Allocator) abandonReservation(h *holding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.state.markFree(h)
@@ -214,8 +215,8 @@ func (a *Allocator) abandon(h *holding) {
 	}
 }
 
-// Release frees the devices of the pod with this UID, whose containers have all stopped for good. A pod without devices is no error. After
-// an error the devices are free, but the record is not written, and Release must be called again.
+// Release frees the devices of the pod with this UID. Call it when all containers of the pod have stopped for good. A pod without devices is no
+// error. After an error, call Release again: Reserve is still running for the pod, or the devices are free but the record is not written.
 func (a *Allocator) Release(uid string) error {
 	a.mu.Lock()
 	h := a.state.pods[uid]
@@ -229,14 +230,14 @@ func (a *Allocator) Release(uid string) error {
 		if saved {
 			return nil
 		}
-		return a.save()
+		return a.saveRecord()
 	case !h.complete:
 		a.mu.Unlock()
 		return fmt.Errorf("release devices of pod %s/%s: a call of Reserve for it is in progress", h.pod.Namespace, h.pod.Name)
 	}
 	a.removePod(h)
 	a.mu.Unlock()
-	return a.save()
+	return a.saveRecord()
 }
 
 // removePod frees the devices of a pod. The caller holds a.mu, and saves the record.
@@ -264,5 +265,5 @@ func (a *Allocator) Retain(keep func(uid string) bool) error {
 	if !unsaved {
 		return nil
 	}
-	return a.save()
+	return a.saveRecord()
 }

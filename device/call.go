@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// maxAsks is the number of GetPreferredAllocation calls for one need, when other pods take preferred devices in the meantime.
+// maxAsks limits the GetPreferredAllocation calls for one need of a pod. A call is repeated if another pod takes a preferred device during the call.
 const maxAsks = 3
 
-// askPlugins completes a reservation: it asks the plugins which devices they prefer, prepares the devices, and records the answers.
+// askPlugins completes the reservation of a pod. It calls GetPreferredAllocation and Allocate of the plugins, and saves the responses in the record.
 func (a *Allocator) askPlugins(ctx context.Context, h *holding) error {
 	for i := range h.needs {
 		if err := a.askPreferred(ctx, h, i); err != nil {
@@ -21,7 +21,7 @@ func (a *Allocator) askPlugins(ctx context.Context, h *holding) error {
 		}
 	}
 	for i := range h.needs {
-		response, err := a.allocate(ctx, h, i)
+		response, err := a.callAllocate(ctx, h, i)
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (a *Allocator) askPlugins(ctx context.Context, h *holding) error {
 		return newRefusal(err)
 	}
 	a.setComplete(h, true)
-	if err := a.save(); err != nil {
+	if err := a.saveRecord(); err != nil {
 		a.setComplete(h, false)
 		return err
 	}
@@ -46,8 +46,8 @@ func (a *Allocator) setComplete(h *holding, complete bool) {
 	h.complete, a.allocations = complete, nil
 }
 
-// askPreferred asks a plugin which devices it prefers for the need at position at, and takes them unless another pod has taken one of
-// them meanwhile. Then it asks again.
+// askPreferred calls GetPreferredAllocation for the need at index at of h, and chooses the preferred devices. It repeats the call if another pod has
+// taken one of these devices meanwhile.
 func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error {
 	for range maxAsks {
 		c, f, err := a.findAsked(h, at)
@@ -72,8 +72,8 @@ func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error 
 	return nil
 }
 
-// findAsked returns the claim at position at, and the plugin that is asked which devices it prefers, or nil. The claim is chosen first if guesses for earlier
-// needs left too few devices, and their plugins have gone meanwhile.
+// findAsked returns the claim at index at of h, and the plugin to call for its preferences; nil: no call is needed. If chooseDevices has stopped
+// before this claim, findAsked chooses its devices first.
 func (a *Allocator) findAsked(h *holding, at int) (claim, *feed, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,10 +87,10 @@ func (a *Allocator) findAsked(h *holding, at int) (claim, *feed, error) {
 	if !r.isAsked(&c.choice) {
 		return c, nil, nil // without a plugin, Allocate fails
 	}
-	return c, r.newest(), nil
+	return c, r.newestFeed(), nil
 }
 
-// keepOpen returns the preferred IDs that [Choice.Complete] uses.
+// keepOpen returns the first IDs in preferred that are also in c.Open, at most as many as c still needs. [Choice.Complete] uses these IDs.
 func keepOpen(preferred []string, c Choice) []string {
 	open := toSet(c.Open)
 	preferred = slices.DeleteFunc(slices.Clone(preferred), func(id string) bool { return !open[id] })
@@ -102,8 +102,8 @@ func containsAll(ids, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(id string) bool { return !set[id] })
 }
 
-// callError returns the error of a plugin's call for the pod: a refusal, or an error to try again if the plugin did not answer before the end
-// of ctx.
+// callError converts the error of a plugin's call. If ctx of the call has ended, the result permits a retry; otherwise it is a [*Refusal]. Nil stays
+// nil.
 func (h *holding) callError(ctx context.Context, call, resource string, err error) error {
 	switch {
 	case err == nil:
@@ -114,11 +114,11 @@ func (h *holding) callError(ctx context.Context, call, resource string, err erro
 	return newRefusal(err)
 }
 
-// allocate calls Allocate for the claim of a pod at position at.
-func (a *Allocator) allocate(ctx context.Context, h *holding, at int) (Response, error) {
+// callAllocate calls Allocate of the plugin for the claim at index at of h. It returns an error for a response that is too large.
+func (a *Allocator) callAllocate(ctx context.Context, h *holding, at int) (Response, error) {
 	a.mu.Lock()
 	c := h.claims[at]
-	f := a.state.resources[c.resource].newest()
+	f := a.state.resources[c.resource].newestFeed()
 	a.mu.Unlock()
 	if f == nil {
 		return Response{}, fmt.Errorf("allocate devices of resource %s for pod %s/%s: its plugin is not connected any more", c.resource, h.pod.Namespace, h.pod.Name)
@@ -136,9 +136,9 @@ func (a *Allocator) allocate(ctx context.Context, h *holding, at int) (Response,
 	return response, h.callError(limited, "Allocate", c.resource, err)
 }
 
-// Start returns what the config of a container needs to use its devices, at each start of the container. It calls PreStartContainer of the
-// plugins that want it. The annotation [AnnotationDevices] is among the result's annotations. The result is empty for a container that
-// holds no devices. The pod must have been reserved.
+// Start returns the additions to the config of a container that holds devices, such as mounts and device nodes. Call it before each start of the
+// container, after Reserve. It calls PreStartContainer of each plugin that has requested this call. The result includes the annotation
+// [AnnotationDevices]. For a container without devices it is empty.
 func (a *Allocator) Start(ctx context.Context, uid, container string) (Response, error) {
 	h, claims, err := a.claimsOf(uid, container)
 	if len(claims) == 0 || err != nil {
@@ -148,7 +148,7 @@ func (a *Allocator) Start(ctx context.Context, uid, container string) (Response,
 	for _, at := range claims {
 		if h.claims[at].response == nil {
 			// The record was lost: the container holds these devices according to its annotation.
-			response, err := a.allocate(ctx, h, at)
+			response, err := a.callAllocate(ctx, h, at)
 			if err != nil {
 				return Response{}, err
 			}
@@ -157,12 +157,12 @@ func (a *Allocator) Start(ctx context.Context, uid, container string) (Response,
 			a.mu.Unlock()
 			restored = true
 		}
-		if err := a.preStart(ctx, h, at); err != nil {
+		if err := a.callPreStart(ctx, h, at); err != nil {
 			return Response{}, err
 		}
 	}
 	if restored {
-		if err := a.save(); err != nil {
+		if err := a.saveRecord(); err != nil {
 			return Response{}, err
 		}
 	}
@@ -176,7 +176,7 @@ func (a *Allocator) Start(ctx context.Context, uid, container string) (Response,
 	return merged, nil
 }
 
-// claimsOf returns the positions of the claims of one container.
+// claimsOf returns the claims of one container, as indexes in h.claims. h is nil if the pod is unknown. An incomplete reservation is an error.
 func (a *Allocator) claimsOf(uid, container string) (h *holding, claims []int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -195,12 +195,12 @@ func (a *Allocator) claimsOf(uid, container string) (h *holding, claims []int, e
 	return h, claims, nil
 }
 
-// preStart calls PreStartContainer for the claim at position at, if the plugin wants it.
-func (a *Allocator) preStart(ctx context.Context, h *holding, at int) error {
+// callPreStart calls PreStartContainer for the claim at index at of h, if the plugin has requested this call.
+func (a *Allocator) callPreStart(ctx context.Context, h *holding, at int) error {
 	a.mu.Lock()
 	c := h.claims[at]
 	r := a.state.resources[c.resource]
-	f, wanted := r.newest(), r != nil && r.options.PreStart // nil: the pod was released, and the resource dropped
+	f, wanted := r.newestFeed(), r != nil && r.options.PreStart // nil: the pod was released, and the resource dropped
 	a.mu.Unlock()
 	if !wanted {
 		return nil

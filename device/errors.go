@@ -38,8 +38,8 @@ func newTopologyRefusal() error {
 	return &Refusal{Reason: ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality"}
 }
 
-// WaitError is the error of [Allocator.Reserve] for a pod whose devices may become known soon. [Hooks.PodsChanged] names the pod when
-// they are.
+// WaitError is the error of [Allocator.Reserve] for a pod that must wait until a plugin has listed its devices. When the wait has ended,
+// [Hooks.PodsChanged] names the pod.
 type WaitError struct {
 	Resource string    // the resource whose plugin has not listed its devices
 	Until    time.Time // when the pod is refused

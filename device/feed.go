@@ -30,9 +30,9 @@ type feed struct {
 	socket  string
 }
 
-// Connect adds a plugin that was registered for a resource. Its devices count as soon as it lists them; of several plugins for one resource
-// the newest is called. socket is the path of its socket, for [Allocator.Sockets]; a second plugin with the same socket replaces the first.
-// The registration is recorded. An error says why the plugin cannot be used.
+// Connect adds plugin p for the resource name, and returns the feed for its device lists. Devices can be reserved after the first list. If several
+// plugins serve one resource, the newest is called. socket is the path of the plugin's socket, for [Allocator.Sockets]; a second plugin with this
+// socket replaces the first. Connect records the registration. An invalid name, or too many resources or plugins, is an error.
 func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
 	if p == nil || !strings.Contains(name, "/") {
 		return nil, fmt.Errorf("connect device plugin for resource %q: the plugin is nil, or the name has no slash", name)
@@ -55,11 +55,11 @@ func (a *Allocator) Connect(name, socket string, p Plugin) (Feed, error) {
 	}
 	f := &feed{a: a, name: name, plugin: p, options: options, socket: socket}
 	r.feeds = append(r.feeds, f)
-	changed := r.remember(socket, options)
+	changed := r.recordPlugin(socket, options)
 	a.mu.Unlock()
 	if changed {
-		if err := a.save(); err != nil {
-			a.report(err) // the plugin works; it is not dialed after a restart
+		if err := a.saveRecord(); err != nil {
+			a.reportError(err) // the plugin works; it is not dialed after a restart
 		}
 	}
 	return f, nil
@@ -85,12 +85,12 @@ func (a *Allocator) addPluginResource(name string) (*resource, error) {
 	return a.addResource(name, now), nil
 }
 
-// remember keeps what the record has of the plugin, and reports whether this has changed.
-func (r *resource) remember(socket string, options PluginOptions) bool {
+// recordPlugin stores socket and options of the newest plugin. It returns true if this changes the record, which the caller then saves.
+func (r *resource) recordPlugin(socket string, options PluginOptions) bool {
 	if at := slices.Index(r.sockets, socket); at >= 0 && at == len(r.sockets)-1 && r.options == options && r.registered {
 		return false
 	}
-	r.register()
+	r.markRegistered()
 	r.options = options
 	if socket != "" {
 		r.sockets = append(slices.DeleteFunc(r.sockets, func(s string) bool { return s == socket }), socket)
@@ -122,7 +122,7 @@ func (f *feed) Update(devices []Device) error {
 	}
 	r.stopped = time.Time{}
 	capacity, health := r.setDevices(devices, index)
-	a.notify(f.name, capacity, health)
+	a.callHooks(f.name, capacity, health)
 	return nil
 }
 
@@ -143,12 +143,12 @@ func (f *feed) Close() {
 		health = r.deviceIDs()
 		sleep.Wake(a.wake)
 	}
-	a.notify(f.name, before != r.allocatable(), health)
+	a.callHooks(f.name, before != r.allocatable(), health)
 }
 
-// notify calls the hooks after a change of a resource: of its capacity, and of the health of some devices. The caller holds a.mu, which notify
-// unlocks.
-func (a *Allocator) notify(name string, capacity bool, health map[string]bool) {
+// callHooks calls the hooks after a change of resource name. capacity is true if its capacity has changed. health has the IDs of devices whose health
+// has changed. The caller holds a.mu, which callHooks unlocks.
+func (a *Allocator) callHooks(name string, capacity bool, health map[string]bool) {
 	uids := a.state.holders(name, health)
 	if a.state.resources[name].waiting.IsZero() {
 		uids = append(uids, slices.Sorted(maps.Keys(a.waiting[name]))...)
@@ -163,8 +163,7 @@ func (a *Allocator) notify(name string, capacity bool, health map[string]bool) {
 	}
 }
 
-// Sockets returns the sockets of the plugins that were connected, for a program that dials them after a restart, in the order of
-// resources and registrations.
+// Sockets returns the sockets of all recorded plugins, in the order of resources and registrations. After a restart, a program connects to them.
 func (a *Allocator) Sockets() (list []Socket) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

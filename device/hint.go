@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// MaxHintNodes is the largest number of NUMA nodes with devices of one resource for which [Hints] computes hints. It is also the kubelet's limit for a machine
-// with a topology policy, unless max-allowable-numa-nodes raises it.
+// MaxHintNodes is the largest number of NUMA nodes with devices of one resource for which [Hints] computes hints. It is also the kubelet's limit for
+// a machine with a topology policy, unless max-allowable-numa-nodes raises it.
 const MaxHintNodes = 8
 
 // Hint is a set of NUMA nodes from which a request can be satisfied.
@@ -20,13 +20,12 @@ type Hint struct {
 	Preferred bool // no smaller set of NUMA nodes could satisfy the request, even if all devices were free
 }
 
-// Hints returns the sets of NUMA nodes that can satisfy a request for the devices of one resource, the smallest first. The result is nil if no device has
-// a NUMA node: the resource has no preference. It is empty but not nil if the request cannot be satisfied.
+// Hints returns the sets of NUMA nodes that can satisfy a request for the devices of one resource, the smallest first. The result is nil if no device
+// has a NUMA node: the resource has no preference. It is empty but not nil if the request cannot be satisfied.
 //
-// Only sets of the machine's NUMA nodes that have devices are considered. Nodes of devices that the machine lacks are ignored. The kubelet has no
-// hints for a reusable device that has only such nodes; Hints treats it as a device without nodes. If more than [MaxHintNodes] nodes
-// have devices, Hints returns an error, because the number of sets doubles with each node. Source: GetTopologyHints in
-// pkg/kubelet/cm/devicemanager/topology_hints.go.
+// Hints considers only NUMA nodes of the machine that have devices, and ignores other nodes of devices. A reusable device with ignored nodes only
+// counts as a device without nodes; the kubelet then has no hints. If more than [MaxHintNodes] nodes have devices, Hints returns an error, because
+// the number of sets doubles with each node. Source: GetTopologyHints in pkg/kubelet/cm/devicemanager/topology_hints.go.
 func Hints(pool *Pool, request Request, machine Mask) ([]Hint, error) {
 	if !pool.hasTopology() {
 		return nil, nil
@@ -36,7 +35,7 @@ func Hints(pool *Pool, request Request, machine Mask) ([]Hint, error) {
 			return []Hint{}, nil
 		}
 		held := toSet(request.Held)
-		return pool.hints(request.Count, machine, func(d *Device) usability {
+		return pool.findHints(request.Count, machine, func(d *Device) usability {
 			if held[d.ID] {
 				return available
 			}
@@ -62,10 +61,10 @@ func Hints(pool *Pool, request Request, machine Mask) ([]Hint, error) {
 	if free < request.Count {
 		return []Hint{}, nil
 	}
-	return pool.hints(request.Count, machine, usability)
+	return pool.findHints(request.Count, machine, usability)
 }
 
-// usability is the use of a device for a request.
+// usability is the role of a device in a request.
 type usability int
 
 const (
@@ -74,7 +73,7 @@ const (
 	mustInclude           // satisfies the request, and must be on one of the NUMA nodes of each hint
 )
 
-// deviceCount has the numbers of devices whose NUMA nodes are within a set.
+// deviceCount counts the devices whose NUMA nodes are all in one set. required counts the devices with usability mustInclude.
 type deviceCount struct{ all, usable, required int }
 
 func (c *deviceCount) addCounts(o deviceCount) {
@@ -83,8 +82,8 @@ func (c *deviceCount) addCounts(o deviceCount) {
 	c.required += o.required
 }
 
-// hints returns the hints of a request for count devices. usabilityOf tells the use of each device.
-func (p *Pool) hints(count int, machine Mask, usabilityOf func(*Device) usability) ([]Hint, error) {
+// findHints returns the hints of a request for count devices. usabilityOf returns the role of each device in the request.
+func (p *Pool) findHints(count int, machine Mask, usabilityOf func(*Device) usability) ([]Hint, error) {
 	var nodes Mask
 	for i := range p.Devices {
 		nodes |= p.Devices[i].Nodes & machine
@@ -117,7 +116,8 @@ func (p *Pool) hints(count int, machine Mask, usabilityOf func(*Device) usabilit
 	return hints, nil
 }
 
-// countWithin counts, for each set of the NUMA nodes at positions, the devices that have nodes in this set only. total counts all devices with a node at positions.
+// countWithin counts devices for each set of the NUMA nodes in positions; bit i of a set is node positions[i]. within[set] counts the devices with
+// nodes in set only. total counts all devices with a node in positions.
 func (p *Pool) countWithin(positions []int, usabilityOf func(*Device) usability) (within []deviceCount, total deviceCount) {
 	within = make([]deviceCount, 1<<len(positions))
 	for i := range p.Devices {

@@ -42,8 +42,8 @@ func (m Mask) Nodes() iter.Seq[int] {
 	}
 }
 
-// IsNarrowerThan reports whether m has fewer NUMA nodes than other. Of two sets of one size, the one with the lower value is narrower. Source: IsNarrowerThan
-// in pkg/kubelet/cm/topologymanager/bitmask.
+// IsNarrowerThan reports whether m has fewer NUMA nodes than other. If both have equally many, the lower value is narrower. Source: IsNarrowerThan in
+// pkg/kubelet/cm/topologymanager/bitmask.
 func (m Mask) IsNarrowerThan(other Mask) bool {
 	if a, b := m.Count(), other.Count(); a != b {
 		return a < b

@@ -42,14 +42,16 @@ func ParsePolicy(name string) (Policy, error) {
 	return Policy(p), nil
 }
 
-// Merge returns the best set of NUMA nodes for several resources, and whether the policy admits the pod. Each element of resources has the hints of one
-// resource: nil if the resource has no preference, empty if it cannot be satisfied. machine is the set of the machine's NUMA nodes.
+// Merge returns the best set of NUMA nodes for several resources, and whether the policy admits the pod. Each element of resources has the hints of
+// one resource: nil if the resource has no preference, empty if the request cannot be satisfied. machine is the set of the machine's NUMA nodes.
 //
-// One hint of each resource is combined, and their common nodes are the merged hint. It is preferred if all hints are preferred and name the same nodes. A preferred
-// merged hint is better than any other. Of two preferred ones the narrower is better. Of the others, the best has as many nodes as the most demanding
-// resource needs at least. The result's Nodes are zero if any NUMA nodes are as good.
+// Merge combines one hint of each resource. The NUMA nodes that are in all of these hints are the merged hint. A merged hint is preferred if all its
+// hints are preferred and have equal nodes. A preferred merged hint is better than all others, and the narrowest preferred hint is the best. If no
+// merged hint is preferred, the best has as many nodes as the most demanding resource needs at least. best.Nodes is zero if all NUMA nodes are
+// equally good.
 //
-// The kubelet tries all combinations; Merge needs time in proportion to the hints times the sets of NUMA nodes. Source: pkg/kubelet/cm/topologymanager.
+// The time is proportional to the number of hints times the number of sets of NUMA nodes; the kubelet tries all combinations. Source:
+// pkg/kubelet/cm/topologymanager.
 func (p Policy) Merge(resources [][]Hint, machine Mask) (best Hint, admit bool) {
 	if p == None {
 		return Hint{}, true
@@ -74,7 +76,8 @@ func (p Policy) Merge(resources [][]Hint, machine Mask) (best Hint, admit bool) 
 	return best, p == BestEffort || best.Preferred
 }
 
-// mergeHints returns the best combination of one hint of each list. Without any combination it is the machine, not preferred.
+// mergeHints returns the best combination of one hint of each list. If no combination has a common node, it returns all nodes of the machine, not
+// preferred.
 func mergeHints(lists [][]Hint, machine Mask) Hint {
 	if nodes := narrowestPreferred(lists, machine); nodes != 0 {
 		return Hint{Nodes: nodes, Preferred: true}
@@ -92,7 +95,7 @@ func mergeHints(lists [][]Hint, machine Mask) Hint {
 	return Hint{Nodes: best}
 }
 
-// narrowestPreferred returns the narrowest set that each list has as a preferred hint, or zero if there is none. A hint without nodes fits each set.
+// narrowestPreferred returns the narrowest set that is a preferred hint in every list; zero: there is none. A hint without nodes counts as every set.
 func narrowestPreferred(lists [][]Hint, machine Mask) (best Mask) {
 	candidates := []Mask{0}
 	for _, hints := range lists {
@@ -137,7 +140,7 @@ func intersections(lists [][]Hint, machine Mask) []Mask {
 	return sets
 }
 
-// largestMinimum returns the number of NUMA nodes that the most demanding resource needs at least.
+// largestMinimum returns the largest of the lists' minimums. The minimum of a list is the number of NUMA nodes of its smallest hint.
 func largestMinimum(lists [][]Hint) (most int) {
 	for _, hints := range lists {
 		least := 0
@@ -151,7 +154,8 @@ func largestMinimum(lists [][]Hint) (most int) {
 	return most
 }
 
-// isNearer reports whether a is better than b, neither of which is preferred: the size nearest to want but not above, then the smallest size above.
+// isNearer reports whether set a is better than set b if neither is preferred. Among sets of at most want nodes, the largest is the best. Larger sets
+// are worse, the smallest of them first. Of two equal sizes, the lower mask is better.
 func isNearer(a, b Mask, want int) bool {
 	sizeA, sizeB := a.Count(), b.Count()
 	switch {

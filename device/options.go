@@ -13,17 +13,17 @@ import (
 
 // Options configures an [Allocator]. The zero value keeps no record and ignores NUMA nodes.
 type Options struct {
-	// Record is the path of the file that keeps who holds which device. Its directory is created. After a power failure it may be older, or damaged.
-	// Empty: a restarted agent knows who holds which device only from Running.
+	// Record is the path of the file that stores the devices of each container. New creates its directory. After a power failure it may be older, or
+	// damaged. Empty: a restarted agent restores devices from Running only.
 	Record string
-	// Previous returns what another agent has left, such as the checkpoint of a kubelet. New calls it if Record does not exist. Nil, or
-	// an error that wraps fs.ErrNotExist: nothing.
+	// Previous returns the claims of another agent, such as those in the checkpoint of a kubelet. New calls it if Record does not exist. Nil, or an
+	// error that wraps fs.ErrNotExist: there are no claims.
 	Previous func() (Previous, error)
-	// Running returns the containers that exist in the runtime. [Allocator.Run] calls it if Record is missing or damaged, until it succeeds,
-	// and pods wait meanwhile. Nil: no container exists then.
+	// Running returns the containers that exist in the runtime. If Record is missing or damaged, [Allocator.Run] calls it until it succeeds, and
+	// Reserve fails until then. Nil: no containers exist.
 	Running func(ctx context.Context) ([]RunningContainer, error)
-	// IsForeign reports whether the Node has a resource with another manager, for example an operator who patched the Node. A pod runs
-	// without devices of a foreign resource, as long as no plugin has ever registered the resource. It must not block. Nil: no resource is foreign.
+	// IsForeign reports whether a resource of the Node has another manager, for example an operator who patched the Node. A pod runs without devices
+	// of a foreign resource, as long as no plugin has ever registered the resource. IsForeign must not block. Nil: no resource is foreign.
 	IsForeign func(resource string) bool
 
 	Topology Topology
@@ -40,7 +40,7 @@ type Timeouts struct {
 	PreStart  time.Duration // PreStartContainer; default 30 s, as in the kubelet
 }
 
-// Kubelet selects the behavior of the kubelet where an [Allocator] goes beyond it. The zero value selects none.
+// Kubelet switches off differences between an [Allocator] and the kubelet. The zero value keeps all differences.
 type Kubelet struct {
 	NoWait          bool // after a restart, pods fail at once while their plugin has not listed its devices
 	RunWithout      bool // pods run without devices of a resource that has no plugin, and of which no pod holds a device
@@ -52,13 +52,13 @@ type Kubelet struct {
 type Hooks struct {
 	// CapacityChanged is called when capacity or allocatable of a resource has changed.
 	CapacityChanged func()
-	// PodsChanged is called with the UIDs of pods whose devices have another health, or that waited for a plugin which is ready now.
+	// PodsChanged is called with the UIDs of pods whose devices have changed their health, or whose wait for a plugin has ended.
 	PodsChanged func(uids []string)
 	// AllocateCalled is called after each Allocate of a plugin (kubelet_device_plugin_alloc_duration_seconds).
 	AllocateCalled func(resource string, took time.Duration, err error)
 	// Reserved is called after each reservation for a pod that needs devices (topology_manager_admission_requests_total).
 	Reserved func(r Reservation)
-	// Error is called for errors that concern no call: the record is damaged, or cannot be written.
+	// Error is called for errors that no call returns: the record is damaged, or cannot be written.
 	Error func(err error)
 }
 
@@ -79,17 +79,17 @@ type RunningContainer struct {
 	Note                    string // the annotation [AnnotationDevices]; empty: the container holds no devices
 }
 
-// Previous is what another agent has left.
+// Previous has the claims and plugins of another agent, such as a kubelet.
 type Previous struct {
 	Claims    []Claim
 	Resources []string // resources whose plugins were registered
 }
 
-// Claim is what one container holds of one resource.
+// Claim has the devices of one resource that one container holds.
 type Claim struct {
 	PodUID, Container, Resource string
 	Devices                     []Device  // Healthy is that of the last list
-	Response                    *Response // the plugin's answer; nil: not known, so that the plugin is asked again at the next start of the container
+	Response                    *Response // of Allocate; nil: unknown, and the next start of the container calls Allocate again
 }
 
 // Resource is the number of devices of one resource, for the status of the Node.
@@ -100,7 +100,7 @@ type Resource struct {
 	Removed     bool // no plugin was connected for [StopGrace]; Capacity and Allocatable are zero
 }
 
-// Socket is the socket of a plugin.
+// Socket is the unix socket of a plugin for a resource.
 type Socket struct{ Resource, Path string }
 
 // withDefaults returns the options with defaults for zero fields, or an error that names an invalid field.

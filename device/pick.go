@@ -28,7 +28,7 @@ func (p *Pool) hasTopology() bool {
 	return slices.ContainsFunc(p.Devices, func(d Device) bool { return d.Nodes != 0 })
 }
 
-// Request is what a container needs of one resource.
+// Request is the request of one container for devices of one resource.
 type Request struct {
 	PodUID    string // for errors
 	Container string // for errors
@@ -38,23 +38,24 @@ type Request struct {
 	Nodes     Mask     // NUMA nodes of the merged hint; zero: any
 }
 
-// Choice is the selection of devices for a request. Its devices are chosen in two steps, because a plugin may prefer some of them.
+// Choice is the selection of devices for a request. [Pick] starts the selection; [Choice.Complete] adds the devices that a plugin prefers.
 type Choice struct {
 	Count  int      // number of devices of the request
-	Chosen []string // IDs that are chosen without asking the plugin; the plugin must include them
-	Open   []string // IDs of which the plugin may prefer some; empty: there is nothing to ask
+	Chosen []string // IDs that Pick has chosen; the plugin must include them
+	Open   []string // IDs from which the plugin may choose; empty: no call of the plugin is needed
 
 	fallback []string // IDs after the preferred ones, the best first
 }
 
-// Pick starts the selection of devices for a request, from healthy devices that are not in use. Reusable devices are chosen first, then those on the
-// NUMA nodes of the request, then those on other nodes, and last those without nodes. In each group, nodes with fewer free devices come first.
+// Pick starts the selection of devices for a request, from healthy devices that are not in use. It chooses reusable devices first. Then it prefers
+// devices on the NUMA nodes of the request to devices on other nodes, and these to devices without nodes. In each group, nodes with fewer free
+// devices come first.
 //
-// A Choice with Open devices is completed by [Choice.Complete] after the plugin was asked. A request whose devices the container holds already has an empty
-// Choice. The errors are those of the kubelet. Source: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
+// If Choice.Open is not empty, the caller asks the plugin for its preferences. Then [Choice.Complete] returns the devices. If the container holds the
+// devices already, the Choice is empty. The errors are those of the kubelet. Source: devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go.
 func Pick(pool *Pool, request Request) (Choice, error) {
 	c := Choice{Count: request.Count}
-	if err := pool.check(request); err != nil || len(request.Held) == request.Count {
+	if err := pool.checkRequest(request); err != nil || len(request.Held) == request.Count {
 		return c, err
 	}
 	c.Chosen = slices.Clone(request.Reusable[:min(len(request.Reusable), request.Count)])
@@ -62,11 +63,11 @@ func Pick(pool *Pool, request Request) (Choice, error) {
 	if needed == 0 {
 		return c, nil
 	}
-	free := pool.free(c.Chosen)
+	free := pool.findFree(c.Chosen)
 	if len(free) < needed {
 		return c, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", pool.Resource, needed, len(free))
 	}
-	aligned, others := pool.split(free, request.Nodes)
+	aligned, others := pool.splitByHint(free, request.Nodes)
 	if needed < len(aligned) {
 		c.Open, c.fallback = aligned, aligned
 		return c, nil
@@ -78,8 +79,8 @@ func Pick(pool *Pool, request Request) (Choice, error) {
 	return c, nil
 }
 
-// free returns the positions of the devices that are healthy, not in use and not taken.
-func (p *Pool) free(taken []string) []int {
+// findFree returns the indexes in p.Devices of the devices that are healthy, not in use and not in taken.
+func (p *Pool) findFree(taken []string) []int {
 	skip := toSet(taken)
 	free := make([]int, 0, len(p.Devices))
 	for i := range p.Devices {
@@ -91,8 +92,8 @@ func (p *Pool) free(taken []string) []int {
 	return free
 }
 
-// check returns the kubelet's error for a request that is refused without a look at free devices.
-func (p *Pool) check(request Request) error {
+// checkRequest returns the kubelet's error if the container holds another number of devices or an unhealthy device, or if no device is healthy.
+func (p *Pool) checkRequest(request Request) error {
 	if held := len(request.Held); held > 0 && held != request.Count {
 		return fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", request.PodUID, request.Container, p.Resource, held, request.Count)
 	}
@@ -111,8 +112,8 @@ func (p *Pool) check(request Request) error {
 	return nil
 }
 
-// Complete returns the IDs of the devices for the request: the chosen ones, then preferred ones, then the best of the others. IDs in preferred that are not
-// open are ignored. preferred is nil if the plugin has no preference.
+// Complete returns the IDs of the devices for the request: first Chosen, then the IDs in preferred, then the best other devices in Open. It ignores
+// IDs in preferred that are not in Open. preferred is nil if the plugin has no preference.
 func (c *Choice) Complete(preferred []string) []string {
 	ids := slices.Grow(slices.Clone(c.Chosen), c.Count-len(c.Chosen))
 	if len(preferred) == 0 {
@@ -136,9 +137,9 @@ func (c *Choice) Complete(preferred []string) []string {
 // noNode is the position of devices without NUMA nodes in the list of counts.
 const noNode = 64
 
-// split returns the IDs of the devices at the positions free: those on the NUMA nodes of a hint, and the others in their order of preference. Without a hint or
-// without topology, all are others. A device of several nodes belongs to the best of them. Source: filterByAffinity in pkg/kubelet/cm/devicemanager/manager.go.
-func (p *Pool) split(free []int, hint Mask) (aligned, others []string) {
+// splitByHint splits the devices at the indexes free: into IDs on the NUMA nodes of hint, and others in their order of preference. A device with
+// several nodes counts for the best node. Source: filterByAffinity in pkg/kubelet/cm/devicemanager/manager.go.
+func (p *Pool) splitByHint(free []int, hint Mask) (aligned, others []string) {
 	if hint == 0 || !p.hasTopology() {
 		others = make([]string, len(free))
 		for i, at := range free {
@@ -174,7 +175,7 @@ func (p *Pool) split(free []int, hint Mask) (aligned, others []string) {
 	return ids[:count:count], ids[count:]
 }
 
-// rankNodes returns the NUMA nodes of the devices at the positions free: those of the hint first, then those with fewer devices.
+// rankNodes returns the NUMA nodes of the devices at the indexes free: nodes in hint first, then nodes with fewer devices.
 func (p *Pool) rankNodes(free []int, hint Mask) []int {
 	var counts [noNode]int
 	var all Mask

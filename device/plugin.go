@@ -14,24 +14,24 @@ import (
 //
 // Calls are concurrent. Each call must return when ctx ends. The errors are reported word by word.
 type Plugin interface {
-	// Options returns the calls that the plugin wants.
+	// Options returns the optional calls that the plugin requests.
 	Options() PluginOptions
-	// Preferred returns the IDs of count devices that fit together best. open are the IDs of which the plugin may choose, and
-	// chosen those that it must include. Preferred is called only if PluginOptions.Preferred is set.
+	// Preferred returns the IDs of count devices that fit together best. open has the IDs from which the plugin may choose. chosen has the IDs that
+	// the result must include. Preferred is called only if PluginOptions.Preferred is set.
 	Preferred(ctx context.Context, open, chosen []string, count int) ([]string, error)
-	// Allocate prepares devices for a container, and returns what its config needs.
+	// Allocate prepares devices for a container, and returns the additions to its config.
 	Allocate(ctx context.Context, ids []string) (Response, error)
 	// PreStart is called before each start of a container that holds the devices, if PluginOptions.PreStart is set.
 	PreStart(ctx context.Context, ids []string) error
 }
 
-// PluginOptions are the calls that a plugin wants in addition to Allocate. The zero value wants none.
+// PluginOptions are the optional calls that a plugin requests in addition to Allocate. The zero value requests none.
 type PluginOptions struct {
 	PreStart  bool // PreStartContainer before each start of a container
 	Preferred bool // GetPreferredAllocation before Allocate
 }
 
-// Response is what the config of a container needs to use its devices. Its zero value adds nothing.
+// Response has the additions to the config of a container that uses devices. Its zero value adds nothing.
 type Response struct {
 	Env         map[string]string `json:",omitempty"`
 	Mounts      []cri.Mount       `json:",omitempty"`
@@ -40,10 +40,10 @@ type Response struct {
 	CDIDevices  []string          `json:",omitempty"` // fully qualified, such as "vendor.com/class=name"
 }
 
-// Feed takes the changes of one connected plugin, from its own goroutine. Its methods do not block.
+// Feed receives the device lists of one connected plugin, from one goroutine. Its methods do not block.
 type Feed interface {
-	// Update replaces the devices of the plugin. It returns an error, and keeps the previous devices, if an ID is empty, occurs twice
-	// or is too long, or if there are too many devices.
+	// Update replaces the devices of the plugin. If an ID is empty, occurs twice or is too long, or if there are too many devices, it returns an
+	// error and keeps the previous devices.
 	Update(devices []Device) error
 	// Close reports that the plugin is no longer connected. Further calls do nothing.
 	Close()

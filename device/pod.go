@@ -42,7 +42,7 @@ type need struct {
 	unregistered bool // no plugin is registered for the resource
 }
 
-// needs returns what the containers need, in the order of the containers and of the names of the resources.
+// needs returns one need for each container and resource with a limit, in order of containers and resource names.
 func (p *Pod) needs() (list []need) {
 	for i := range p.Containers {
 		for _, name := range slices.Sorted(maps.Keys(p.Containers[i].Limits)) {
@@ -54,9 +54,9 @@ func (p *Pod) needs() (list []need) {
 	return list
 }
 
-// total returns the number of devices of a resource that the pod needs at once: sidecars and regular containers together, or one init
-// container and the sidecars before it, whichever is more. Source: PodLimits in k8s.io/component-helpers/resource.
-func (p *Pod) total(resource string) int {
+// totalDevices returns the number of devices of a resource that the pod holds at most at one time. An init container runs with the sidecars before
+// it, all sidecars with the regular containers. Source: PodLimits in k8s.io/component-helpers/resource.
+func (p *Pod) totalDevices(resource string) int {
 	kept, most := 0, 0
 	for i := range p.Containers {
 		count := p.Containers[i].Limits[resource]
@@ -70,8 +70,8 @@ func (p *Pod) total(resource string) int {
 	return most
 }
 
-// check returns an error for a pod that no agent would pass.
-func (p *Pod) check() error {
+// validate returns an error if the UID is empty, a container name is empty or not unique, or a limit is negative.
+func (p *Pod) validate() error {
 	if p.UID == "" {
 		return errors.New("reserve devices: Pod.UID is empty")
 	}

@@ -60,7 +60,7 @@ type recordedDevice struct {
 	Nodes Mask   `json:"nodes,omitempty"`
 }
 
-// encode returns the content of the file.
+// encode returns the content of the record file: a header with the checksum, and the JSON document.
 func (rec *record) encode() ([]byte, error) {
 	doc, err := json.Marshal(rec)
 	if err != nil {
@@ -70,7 +70,7 @@ func (rec *record) encode() ([]byte, error) {
 	return append([]byte(header), doc...), nil
 }
 
-// decodeRecord reads the content of a file. Every change of the content is an error.
+// decodeRecord decodes the content of a record file. An unknown version or a wrong checksum is an error.
 func decodeRecord(data []byte) (*record, error) {
 	header, doc, _ := bytes.Cut(data, []byte("\n"))
 	rest, ok := strings.CutPrefix(string(header), magic)
@@ -91,8 +91,8 @@ func decodeRecord(data []byte) (*record, error) {
 	return rec, nil
 }
 
-// load reads the record. A damaged record is renamed. Without a record, load reads what another agent has left.
-func (a *Allocator) load() error {
+// loadRecord restores the state from the record. It renames a damaged record. If there is no record, it calls loadPrevious.
+func (a *Allocator) loadRecord() error {
 	path := a.opts.Record
 	if path == "" {
 		a.lost = true
@@ -114,7 +114,7 @@ func (a *Allocator) load() error {
 	}
 	rec, err := decodeRecord(data)
 	if err == nil {
-		err = a.restore(rec)
+		err = a.restoreRecord(rec)
 	}
 	if err == nil {
 		return nil
@@ -122,11 +122,11 @@ func (a *Allocator) load() error {
 	a.lost = true
 	a.state.resources, a.state.pods = map[string]*resource{}, map[string]*holding{}
 	aside := path + ".damaged"
-	a.report(fmt.Errorf("device: record %s is damaged, and renamed to %s; the containers of the runtime say who holds devices: %w", path, aside, err))
+	a.reportError(fmt.Errorf("device: record %s is damaged, and renamed to %s; the containers of the runtime say who holds devices: %w", path, aside, err))
 	return os.Rename(path, aside)
 }
 
-// loadPrevious reads what another agent has left.
+// loadPrevious adds the claims and resources of another agent, from Options.Previous. It reports errors to the log and Hooks.Error.
 func (a *Allocator) loadPrevious() error {
 	if a.opts.Previous == nil {
 		return nil
@@ -137,12 +137,12 @@ func (a *Allocator) loadPrevious() error {
 	}
 	if err != nil {
 		// The containers of a kubelet have no annotation of ours, but losing its checkpoint stops no pod.
-		a.report(fmt.Errorf("device: read what another agent has left: %w", err))
+		a.reportError(fmt.Errorf("device: read what another agent has left: %w", err))
 		return nil
 	}
 	now := time.Now()
 	for _, name := range previous.Resources {
-		a.addResource(name, now).register()
+		a.addResource(name, now).markRegistered()
 	}
 	byPod := map[string][]Claim{}
 	for _, c := range previous.Claims {
@@ -153,14 +153,14 @@ func (a *Allocator) loadPrevious() error {
 		for _, c := range claims {
 			h.addClaim(c, Regular)
 		}
-		if err := a.adopt(h, now); err != nil {
-			a.report(fmt.Errorf("device: pod %s of another agent: %w", uid, err))
+		if err := a.adoptPod(h, now); err != nil {
+			a.reportError(fmt.Errorf("device: pod %s of another agent: %w", uid, err))
 		}
 	}
 	return nil
 }
 
-// addResource returns the resource of this name, and adds it without plugin if it is new.
+// addResource returns the resource of this name. It adds a new resource without a plugin.
 func (a *Allocator) addResource(name string, now time.Time) *resource {
 	if a.state.resources[name] == nil {
 		a.state.resources[name] = newResource(name, now)
@@ -168,7 +168,7 @@ func (a *Allocator) addResource(name string, now time.Time) *resource {
 	return a.state.resources[name]
 }
 
-// addClaim adds a claim of one container to what a restored pod holds.
+// addClaim adds a claim of one container to the restored pod h. kind is the kind of the container.
 func (h *holding) addClaim(c Claim, kind ContainerKind) {
 	at := slices.IndexFunc(h.pod.Containers, func(known Container) bool { return known.Name == c.Container })
 	if at < 0 {
@@ -181,8 +181,8 @@ func (h *holding) addClaim(c Claim, kind ContainerKind) {
 	h.claims = append(h.claims, claim{need: n, devices: c.Devices, response: c.Response})
 }
 
-// adopt adds a restored pod. An error names a device that another pod holds too, or an invalid claim; the pod is added nevertheless.
-func (a *Allocator) adopt(h *holding, now time.Time) (err error) {
+// adoptPod adds a restored pod to the state. It returns an error for a device that another pod or container holds too; the pod is added nevertheless.
+func (a *Allocator) adoptPod(h *holding, now time.Time) (err error) {
 	for i := range h.claims {
 		r := a.addResource(h.claims[i].resource, now)
 		for _, d := range h.claims[i].devices {
@@ -196,12 +196,12 @@ func (a *Allocator) adopt(h *holding, now time.Time) (err error) {
 	return err
 }
 
-// restore fills the state from a record.
-func (a *Allocator) restore(rec *record) error {
+// restoreRecord fills the state from a record. A pod without UID, or one that is recorded twice, is an error.
+func (a *Allocator) restoreRecord(rec *record) error {
 	now := time.Now()
 	for _, r := range rec.Resources {
 		known := a.addResource(r.Name, now)
-		known.register()
+		known.markRegistered()
 		known.sockets, known.options.PreStart = r.Sockets, r.PreStart
 	}
 	for _, p := range rec.Pods {
@@ -216,14 +216,14 @@ func (a *Allocator) restore(rec *record) error {
 			}
 			h.addClaim(Claim{PodUID: p.UID, Container: c.Container, Resource: c.Resource, Devices: devices, Response: c.Response}, c.Kind)
 		}
-		_ = a.adopt(h, now) // init containers share devices with later containers
+		_ = a.adoptPod(h, now) // init containers share devices with later containers
 	}
 	return nil
 }
 
-// save writes the record. Concurrent calls write one after the other, each with the newest state. It does not wait for the disk: the record
+// saveRecord writes the record. Concurrent calls write one after the other, each with the newest state. It does not wait for the disk: the record
 // survives a kill of the agent, and a power failure ends the containers whose devices it lists.
-func (a *Allocator) save() error {
+func (a *Allocator) saveRecord() error {
 	if a.opts.Record == "" {
 		return nil
 	}
@@ -279,8 +279,8 @@ func (a *Allocator) snapshot() *record {
 	return rec
 }
 
-// report passes an error that concerns no call to the log and the hook.
-func (a *Allocator) report(err error) {
+// reportError passes an error that no call returns to the log and to Hooks.Error.
+func (a *Allocator) reportError(err error) {
 	a.opts.Logger.Error("devices", "error", err)
 	if hook := a.opts.Hooks.Error; hook != nil {
 		hook(err)

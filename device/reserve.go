@@ -16,13 +16,13 @@ type Topology struct {
 	Machine  Mask // NUMA nodes of the machine; required by all policies but None
 }
 
-// claim is what one container holds of one resource.
+// claim has the devices of one resource that one container holds.
 type claim struct {
 	need
 	hint     Mask      // NUMA nodes of the merged hint; zero: any
 	choice   Choice    // from [Pick], until the devices are final
 	devices  []Device  // ID and NUMA nodes; Healthy is not kept
-	response *Response // the answer of Allocate; nil: the plugin was not asked
+	response *Response // of Allocate; nil: Allocate was not called
 }
 
 func (c *claim) ids() []string {
@@ -33,17 +33,17 @@ func (c *claim) ids() []string {
 	return ids
 }
 
-// holding is what one pod holds.
+// holding has the needs and claims of one pod.
 type holding struct {
 	pod      Pod
 	needs    []need
-	claims   []claim // of needs, in the same order; shorter while a plugin is asked for preferences
-	complete bool    // the plugins have answered, and the answers are recorded
+	claims   []claim // one for each need, in this order; fewer while a plugin is called for its preferences
+	complete bool    // Allocate has returned for all claims, and the record is saved
 }
 
-// reusable returns the IDs of devices that earlier init containers of the pod leave to a container, in the order in which they were
-// chosen. Source: devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go.
-func (h *holding) reusable(n need) (ids []string) {
+// reusableIDs returns the device IDs of earlier init containers, which the container of n can reuse, in the order of their selection. Source:
+// devicesToReuse in pkg/kubelet/cm/devicemanager/manager.go.
+func (h *holding) reusableIDs(n need) (ids []string) {
 	for i := range h.claims {
 		c := &h.claims[i]
 		if c.resource != n.resource || c.container >= n.container {
@@ -66,14 +66,14 @@ type state struct {
 	topology  Topology
 }
 
-// answer is the answer of a plugin to GetPreferredAllocation.
+// answer is the response of a plugin to GetPreferredAllocation.
 type answer struct{ preferred []string }
 
-// chooseDevices chooses devices for all needs of a pod after the first fixed ones, whose devices stay. first is the plugin's answer for the first of
-// the chosen needs; nil: the plugin was not asked. All devices of the pod are in use afterwards, or after an error, none.
+// chooseDevices chooses devices for the needs of h from index fixed on; earlier claims keep their devices. first is the plugin's response for the
+// need at fixed; nil: the plugin was not called. On return all devices of the pod are in use; after an error, none.
 //
-// Devices for which a plugin will be asked are a guess. If the guess leaves too few devices for a later need, chooseDevices stops before that need,
-// because other devices may leave enough. It is called again with the answer.
+// If a plugin will be called for its preferences, the devices of that need are a guess. If the guess leaves too few devices for a later need,
+// chooseDevices stops before that need. The caller calls it again with the response, which may leave enough.
 func (s *state) chooseDevices(h *holding, fixed int, first *answer) error {
 	s.markFree(h)
 	h.claims = h.claims[:fixed]
@@ -87,7 +87,7 @@ func (s *state) chooseDevices(h *holding, fixed int, first *answer) error {
 		}
 		hint, err := s.mergeHints(h, i)
 		if err == nil {
-			err = s.pick(h, n, hint, preferred)
+			err = s.pickDevices(h, n, hint, preferred)
 		}
 		if err != nil && guessed {
 			return nil
@@ -104,14 +104,15 @@ func (s *state) chooseDevices(h *holding, fixed int, first *answer) error {
 	return nil
 }
 
-// pick adds the claim for one need.
-func (s *state) pick(h *holding, n need, hint Mask, preferred []string) error {
+// pickDevices chooses devices for need n and adds the claim to h. hint has the NUMA nodes of the merged hint. preferred has the IDs that the plugin
+// prefers, if it was called.
+func (s *state) pickDevices(h *holding, n need, hint Mask, preferred []string) error {
 	if n.unregistered {
 		return newRefusal(fmt.Errorf("cannot allocate unregistered device %s", n.resource))
 	}
 	r := s.resources[n.resource]
 	choice, err := Pick(r.asPool(), Request{
-		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusable(n), Nodes: hint,
+		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusableIDs(n), Nodes: hint,
 	})
 	if err != nil {
 		return newRefusal(err)
@@ -126,7 +127,8 @@ func (s *state) pick(h *holding, n need, hint Mask, preferred []string) error {
 	return nil
 }
 
-// mergeHints returns the NUMA nodes for the need at position at: those of the pod or of its container.
+// mergeHints returns the NUMA nodes of the merged hint for the need at index at. All needs of one container have one hint. With Topology.PodScope,
+// all needs of the pod have one hint.
 func (s *state) mergeHints(h *holding, at int) (Mask, error) {
 	if s.topology.Policy == None {
 		return 0, nil
@@ -139,9 +141,9 @@ func (s *state) mergeHints(h *holding, at int) (Mask, error) {
 	for _, n := range h.needs[at:] {
 		request := Request{Count: n.count}
 		if s.topology.PodScope {
-			request.Count = h.pod.total(n.resource)
+			request.Count = h.pod.totalDevices(n.resource)
 		} else if n.container == h.needs[at].container {
-			request.Reusable = h.reusable(n)
+			request.Reusable = h.reusableIDs(n)
 		} else {
 			break
 		}
@@ -172,7 +174,7 @@ func (s *state) markInUse(claims []claim) {
 	}
 }
 
-// markFree marks the devices of a pod as free, except those that another pod holds too, according to a damaged or foreign record.
+// markFree marks the devices of h as free. A device that another pod holds too stays in use: a record may have such a conflict.
 func (s *state) markFree(h *holding) {
 	free := map[string]map[string]bool{}
 	for i := range h.claims {
@@ -215,7 +217,7 @@ func (s *state) holders(resource string, ids map[string]bool) (uids []string) {
 	return uids
 }
 
-// listedSize returns the memory of the devices of all resources.
+// listedSize returns the memory of the devices of all resources, in bytes.
 func (s *state) listedSize() (bytes int) {
 	for _, r := range s.resources {
 		bytes += r.size
@@ -223,11 +225,11 @@ func (s *state) listedSize() (bytes int) {
 	return bytes
 }
 
-// forget drops the devices of resources without plugin, and returns when the next resource is due, or zero. changed is true if the capacity of
-// a resource has changed.
-func (s *state) forget(now time.Time) (changed bool, next time.Time) {
+// forgetDevices removes the devices of each resource without a plugin for more than [StopGrace]. changed is true if a resource has changed. next is
+// the time of the next removal; zero: none.
+func (s *state) forgetDevices(now time.Time) (changed bool, next time.Time) {
 	for _, r := range s.resources {
-		if r.forget(now) {
+		if r.forgetDevices(now) {
 			changed = true
 		}
 		if due := r.stopped.Add(StopGrace + 1); len(r.feeds) == 0 && due.After(now) && (next.IsZero() || due.Before(next)) {
@@ -237,10 +239,10 @@ func (s *state) forget(now time.Time) (changed bool, next time.Time) {
 	return changed, next
 }
 
-// dropGrace is the time in which the Node gets zero devices of a resource that has lost its plugin for good.
+// dropGrace is how long a resource without devices is kept, so that the Node status reports zero devices.
 const dropGrace = time.Minute
 
-// dropForgotten removes the resources that no pod needs and that have had no plugin for more than [StopGrace] and dropGrace.
+// dropForgotten removes the resources that no pod needs and that have had no plugin for more than [StopGrace] plus dropGrace.
 func (s *state) dropForgotten(now time.Time) {
 	needed := map[string]bool{}
 	for _, h := range s.pods {

@@ -15,13 +15,13 @@ const (
 	MaxIDLength = 1 << 10 // bytes of an ID
 )
 
-// maxListed limits the devices of all plugins together, in bytes of their IDs and of what is kept beside them.
+// maxListed limits the memory of the devices of all plugins together, in bytes, as listSize computes it.
 const maxListed = 64 << 20
 
-// deviceSize is the memory of a device beside its ID, in the list and in the index.
+// deviceSize is the memory of a device without its ID, in bytes, in the list and in the index.
 const deviceSize = 128
 
-// listSize returns the memory of a list of devices.
+// listSize returns the memory of a list of devices, in bytes.
 func listSize(devices []Device) (bytes int) {
 	for i := range devices {
 		bytes += len(devices[i].ID) + deviceSize
@@ -29,8 +29,8 @@ func listSize(devices []Device) (bytes int) {
 	return bytes
 }
 
-// StopGrace is the time for which the devices of a resource without plugin count as capacity, and for which a pod waits for a plugin
-// that was connected before the agent restarted. Source: endpointStopGracePeriod in pkg/kubelet/cm/devicemanager/endpoint.go.
+// StopGrace is how long the devices of a resource count as capacity after its plugin has disconnected. It is also how long a pod waits for a plugin
+// after a restart of the agent. Source: endpointStopGracePeriod in pkg/kubelet/cm/devicemanager/endpoint.go.
 const StopGrace = 5 * time.Minute
 
 // Health is the health of a device that a container holds.
@@ -43,15 +43,15 @@ const (
 	Unknown   Health = "Unknown" // no plugin reports the device
 )
 
-// resource is the state of one resource: its devices, its plugins, and who holds which device.
+// resource is the state of one resource: its devices, its plugins, and the devices in use.
 type resource struct {
 	name    string
 	devices []Device       // the last list; replaced, never changed
 	index   map[string]int // position of an ID in devices
 	size    int            // memory of devices, see listSize
 	feeds   []*feed        // connected plugins, the newest last
-	stopped time.Time      // since when no plugin is connected; zero: one is
-	waiting time.Time      // until when pods wait for the first list; zero: a plugin has listed
+	stopped time.Time      // when the last plugin disconnected; zero: a plugin has listed devices since
+	waiting time.Time      // until when pods wait for the first list; zero: a plugin has listed devices
 	inUse   map[string]bool
 
 	registered bool          // a plugin was connected, now or according to the record; false again when it is forgotten
@@ -64,22 +64,22 @@ func newResource(name string, now time.Time) *resource {
 	return &resource{name: name, index: map[string]int{}, stopped: now, waiting: now.Add(StopGrace), inUse: map[string]bool{}}
 }
 
-// newest returns the plugin that is called for this resource, or nil if none is connected. r may be nil.
-func (r *resource) newest() *feed {
+// newestFeed returns the plugin that is called for this resource, or nil if none is connected. r may be nil.
+func (r *resource) newestFeed() *feed {
 	if r == nil || len(r.feeds) == 0 {
 		return nil
 	}
 	return r.feeds[len(r.feeds)-1]
 }
 
-// isAsked reports whether the plugin is asked which devices of a choice it prefers.
+// isAsked reports whether GetPreferredAllocation must be called for c: the plugin requests this call, and c has open devices.
 func (r *resource) isAsked(c *Choice) bool {
-	f := r.newest()
+	f := r.newestFeed()
 	return f != nil && f.options.Preferred && len(c.Open) > 0
 }
 
-// setDevices replaces the list of devices; index has the position of each ID. It returns whether the capacity has changed, and the IDs whose
-// health has changed.
+// setDevices replaces the list of devices; index has the position of each ID. capacity is true if the number of all or of healthy devices has
+// changed. health has the IDs of new, removed and changed devices.
 func (r *resource) setDevices(devices []Device, index map[string]int) (capacity bool, health map[string]bool) {
 	before, wasAllocatable := len(r.devices), r.allocatable()
 	health = map[string]bool{}
@@ -106,8 +106,8 @@ func (r *resource) deviceIDs() map[string]bool {
 	return ids
 }
 
-// forget drops the devices of a plugin that did not come back in time. It reports whether anything has changed.
-func (r *resource) forget(now time.Time) bool {
+// forgetDevices removes the devices of a resource that has had no plugin for more than [StopGrace]. It returns false if nothing has changed.
+func (r *resource) forgetDevices(now time.Time) bool {
 	if !r.isForgotten(now) || !r.registered && len(r.devices) == 0 && r.waiting.IsZero() {
 		return false
 	}
@@ -134,7 +134,8 @@ func (r *resource) allocatable() (count int) {
 	return count
 }
 
-// health returns the health of the device with this ID. With assume, it is that of the kubelet: the last that a plugin reported, or Healthy.
+// health returns the health of the device with this ID, or Unknown if no connected plugin lists it. If assume is true, it returns the last known
+// health or Healthy in place of Unknown, as in the kubelet.
 func (r *resource) health(id string, assume bool) Health {
 	at, ok := r.index[id]
 	switch {
@@ -146,7 +147,7 @@ func (r *resource) health(id string, assume bool) Health {
 	return Unhealthy
 }
 
-// device returns the device with this ID, or one with no more than the ID if no plugin has listed it.
+// device returns the device with this ID. If no plugin has listed the device, only the field ID is set.
 func (r *resource) device(id string) Device {
 	if at, ok := r.index[id]; ok {
 		return r.devices[at]
@@ -154,10 +155,10 @@ func (r *resource) device(id string) Device {
 	return Device{ID: id}
 }
 
-// register records that a plugin was connected.
-func (r *resource) register() { r.registered, r.reported = true, true }
+// markRegistered records that a plugin was connected.
+func (r *resource) markRegistered() { r.registered, r.reported = true, true }
 
-// asPool returns the devices for [Pick] and [Hints], all unhealthy if no plugin is connected. It is valid until the state changes.
+// asPool returns the devices for [Pick] and [Hints], all unhealthy if no plugin is connected. The result is valid until the state changes.
 func (r *resource) asPool() *Pool {
 	p := &Pool{Resource: r.name, Devices: r.devices, InUse: r.inUse}
 	if len(r.feeds) == 0 {
@@ -169,7 +170,7 @@ func (r *resource) asPool() *Pool {
 	return p
 }
 
-// indexDevices returns the position of each ID in a list, or an error for a list of devices that no container could use safely.
+// indexDevices returns the position of each ID in devices. An ID that is empty, too long or not unique is an error, as are more than MaxDevices.
 func indexDevices(devices []Device) (map[string]int, error) {
 	if len(devices) > MaxDevices {
 		return nil, fmt.Errorf("list has %d devices, more than %d", len(devices), MaxDevices)

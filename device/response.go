@@ -13,17 +13,17 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// AnnotationDevices is the annotation of a container that holds devices: a JSON object with the IDs by resource. An agent whose record is lost
-// reads it.
+// AnnotationDevices is the annotation of a container that holds devices: a JSON object with the device IDs by resource. An agent that has lost its
+// record reads this annotation.
 const AnnotationDevices = "nodeagent/devices"
 
-// maxNote limits the annotation [AnnotationDevices], in bytes. A container with more has no annotation, and depends on the record.
+// maxNote limits the annotation [AnnotationDevices], in bytes. A container with a longer list has no annotation: its devices are only in the record.
 const maxNote = 64 << 10
 
 // maxResponse limits what the plugins of one container may add to its config, in entries.
 const maxResponse = 1 << 12
 
-// maxResponseSize limits one response in the record, in bytes, so that no plugin fills the record of all pods.
+// maxResponseSize limits one response in the record, in bytes, so that no plugin uses up the space of other pods.
 const maxResponseSize = 128 << 10
 
 // checkSize returns an error for a response that is too large for the record.
@@ -46,8 +46,9 @@ type merger struct {
 	err    error // about the first name with two values
 }
 
-// add reports whether a name is new, and records an error if it has another value already.
-func (m *merger) add(resource, kind, name string, value any) bool {
+// addValue stores the value of a name, such as environment variable A, and returns true if the name is new. If the name has another value already,
+// addValue sets m.err.
+func (m *merger) addValue(resource, kind, name string, value any) bool {
 	key := kind + " " + name
 	before, ok := m.values[key]
 	if !ok {
@@ -60,37 +61,37 @@ func (m *merger) add(resource, kind, name string, value any) bool {
 	return false
 }
 
-// addResponse adds the response of the plugin of one resource.
+// addResponse adds the response of the plugin of one resource to m.merged.
 func (m *merger) addResponse(resource string, r *Response) {
 	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
-		if m.add(resource, "environment variable", name, r.Env[name]) {
+		if m.addValue(resource, "environment variable", name, r.Env[name]) {
 			m.merged.Env[name] = r.Env[name]
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Annotations)) {
-		if m.add(resource, "annotation", name, r.Annotations[name]) {
+		if m.addValue(resource, "annotation", name, r.Annotations[name]) {
 			m.merged.Annotations[name] = r.Annotations[name]
 		}
 	}
 	for _, mount := range r.Mounts {
-		if m.add(resource, "mount", mount.ContainerPath, mount.HostPath) {
+		if m.addValue(resource, "mount", mount.ContainerPath, mount.HostPath) {
 			m.merged.Mounts = append(m.merged.Mounts, mount)
 		}
 	}
 	for _, d := range r.Devices {
-		if m.add(resource, "device node", d.ContainerPath, d) {
+		if m.addValue(resource, "device node", d.ContainerPath, d) {
 			m.merged.Devices = append(m.merged.Devices, d)
 		}
 	}
 	for _, name := range r.CDIDevices {
-		if m.add(resource, "CDI device", name, nil) {
+		if m.addValue(resource, "CDI device", name, nil) {
 			m.merged.CDIDevices = append(m.merged.CDIDevices, name)
 		}
 	}
 }
 
-// mergeResponses merges the responses of the claims at these positions, in the order of the resources. Two values of one name are an error, unless
-// firstWins is set, as in the kubelet. Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
+// mergeResponses merges the responses of one container. claims are indexes in h.claims, ordered by resource. Two different values of one name are an
+// error, unless firstWins is true, as in the kubelet. Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
 func mergeResponses(h *holding, claims []int, firstWins bool) (Response, error) {
 	m := merger{merged: Response{Env: map[string]string{}, Annotations: map[string]string{}}, from: map[string]string{}, values: map[string]any{}}
 	for _, at := range claims {
@@ -105,7 +106,7 @@ func mergeResponses(h *holding, claims []int, firstWins bool) (Response, error) 
 	return m.merged, nil
 }
 
-// checkConflicts returns an error if the plugins of a container contradict each other.
+// checkConflicts returns an error if two plugins give one container different values for one name, such as an environment variable.
 func (a *Allocator) checkConflicts(h *holding) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +122,7 @@ func (a *Allocator) checkConflicts(h *holding) error {
 	return nil
 }
 
-// addNote adds the annotation [AnnotationDevices] for the claims at these positions.
+// addNote adds the annotation [AnnotationDevices] with the IDs of the claims, which are indexes in h.claims. Above maxNote it adds none.
 func (r *Response) addNote(h *holding, claims []int) {
 	ids := map[string][]string{}
 	for _, at := range claims {

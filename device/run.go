@@ -18,8 +18,8 @@ import (
 // readTimeout limits one call of Options.Running.
 const readTimeout = 10 * time.Second
 
-// Run reads Options.Running if the record was lost, and then forgets the devices of resources whose plugin does not come back within [StopGrace].
-// It returns nil when ctx ends. Run must be called only once.
+// Run restores the devices of running containers from Options.Running if the record was lost. Then it removes the devices of each resource whose
+// plugin stays disconnected for more than [StopGrace]. It returns nil when ctx ends. Call Run only once.
 func (a *Allocator) Run(ctx context.Context) error {
 	if err := a.running.Begin(); err != nil {
 		return fmt.Errorf("device.Allocator: %w", err)
@@ -31,7 +31,7 @@ func (a *Allocator) Run(ctx context.Context) error {
 	for {
 		now := time.Now()
 		a.mu.Lock()
-		changed, next := a.state.forget(now)
+		changed, next := a.state.forgetDevices(now)
 		uids := a.endWaits(now)
 		if end := a.started.Add(StopGrace); now.Before(end) {
 			next = sleep.Earlier(next, end) // pods also wait for resources that no plugin has registered
@@ -53,7 +53,7 @@ func (a *Allocator) Run(ctx context.Context) error {
 	}
 }
 
-// endWaits removes and returns the pods that need not wait for a plugin any more. The caller holds a.mu.
+// endWaits removes and returns the UIDs of the pods whose wait for a plugin has ended. The caller holds a.mu.
 func (a *Allocator) endWaits(now time.Time) (uids []string) {
 	for name, pods := range a.waiting {
 		if wait, _ := a.findPlugin(name, now, false); wait.IsZero() {
@@ -65,11 +65,12 @@ func (a *Allocator) endWaits(now time.Time) (uids []string) {
 	return uids
 }
 
-// reportForgotten records that resources have lost their plugin for good, if changed is set, and calls the hooks.
+// reportForgotten saves the record and calls Hooks.CapacityChanged if changed is true: a resource has lost its devices. It calls Hooks.PodsChanged
+// with uids, the pods whose wait for a plugin has ended.
 func (a *Allocator) reportForgotten(changed bool, uids []string) {
 	if changed {
-		if err := a.save(); err != nil {
-			a.report(err)
+		if err := a.saveRecord(); err != nil {
+			a.reportError(err)
 		}
 		if hook := a.opts.Hooks.CapacityChanged; hook != nil {
 			hook()
@@ -80,7 +81,7 @@ func (a *Allocator) reportForgotten(changed bool, uids []string) {
 	}
 }
 
-// readRunning restores the claims of all containers in the runtime, if the record was lost. It returns false if ctx has ended.
+// readRunning restores the claims of all containers in the runtime if the record was lost. It retries after an error, and returns false if ctx ends.
 func (a *Allocator) readRunning(ctx context.Context) bool {
 	a.mu.Lock()
 	unread := a.unread
@@ -97,7 +98,7 @@ func (a *Allocator) readRunning(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		a.report(fmt.Errorf("device: list the containers of the runtime, which say who holds devices: %w", err))
+		a.reportError(fmt.Errorf("device: list the containers of the runtime, which say who holds devices: %w", err))
 		wait = policy.Next(wait)
 		if sleep.For(ctx, wait) != nil {
 			return false
@@ -106,7 +107,8 @@ func (a *Allocator) readRunning(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// adoptRunning adds the pods of containers in the runtime. A container that holds no devices is recorded, too, so that its pod is not refused.
+// adoptRunning adds the pods of these containers, with the devices in their annotations. It also adds pods without devices: they run already, so
+// Reserve must not refuse them.
 func (a *Allocator) adoptRunning(containers []RunningContainer) {
 	now := time.Now()
 	var errs []error
@@ -126,22 +128,22 @@ func (a *Allocator) adoptRunning(containers []RunningContainer) {
 		}
 	}
 	for _, h := range restored {
-		if err := a.adopt(h, now); err != nil {
+		if err := a.adoptPod(h, now); err != nil {
 			errs = append(errs, fmt.Errorf("device: pod %s/%s: %w", h.pod.Namespace, h.pod.Name, err))
 		}
 	}
 	early := slices.Sorted(maps.Keys(a.early))
 	a.unread, a.early, a.allocations = false, nil, nil
 	a.mu.Unlock()
-	if err := errors.Join(append(errs, a.save())...); err != nil {
-		a.report(err)
+	if err := errors.Join(append(errs, a.saveRecord())...); err != nil {
+		a.reportError(err)
 	}
 	if hook := a.opts.Hooks.PodsChanged; hook != nil && len(early) > 0 {
 		hook(early)
 	}
 }
 
-// addNote adds the claims of a container from its annotation.
+// addNote adds the claims in the annotation of container c to its pod h.
 func (h *holding) addNote(c RunningContainer) error {
 	if c.Note == "" {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Resources returns the number of devices of each resource, by name. Resources that lost their plugin stay with zero devices, so
-// that the Node says so.
+// Resources returns the number of devices of each resource, sorted by name. A resource that has lost its plugin stays in the list with zero devices,
+// so that the Node status reports zero.
 func (a *Allocator) Resources() []Resource {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -56,22 +56,21 @@ func (a *Allocator) Allocatable() map[string][]Device {
 	return healthy
 }
 
-// Claims returns what each container holds, in the order of the UIDs, containers and resources. Pods whose reservation is not complete
-// are left out.
+// Claims returns the devices of each container, in the order of pod UIDs, containers and resources. It omits pods whose reservation is not complete.
 func (a *Allocator) Claims() (list []Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, uid := range slices.Sorted(maps.Keys(a.state.pods)) {
 		h := a.state.pods[uid]
 		if h.complete {
-			list = append(list, h.list(a.state.resources)...)
+			list = append(list, h.listClaims(a.state.resources)...)
 		}
 	}
 	return list
 }
 
-// Allocations returns the devices of all containers at one moment: by UID of the pod, name of the container, and name of the resource. A pod
-// whose reservation is not complete is left out. The result must not be changed. Healthy of the devices is not set.
+// Allocations returns the devices of all containers at one moment, by pod UID, container name and resource name. It omits pods whose reservation is
+// not complete. The caller must not change the result. Device.Healthy is not set.
 func (a *Allocator) Allocations() map[string]map[string]map[string][]Device {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,8 +99,8 @@ func (h *holding) byContainer() map[string]map[string][]Device {
 	return containers
 }
 
-// list returns the claims of a pod with the health of the last lists.
-func (h *holding) list(resources map[string]*resource) (list []Claim) {
+// listClaims returns the claims of a pod. Healthy of each device is its health in the last list of its plugin.
+func (h *holding) listClaims(resources map[string]*resource) (list []Claim) {
 	for i := range h.claims {
 		c := &h.claims[i]
 		devices := slices.Clone(c.devices)
@@ -121,7 +120,7 @@ type DeviceHealth struct {
 	Health       Health
 }
 
-// Health returns the health of the devices that a container holds, by resource and ID.
+// Health returns the health of the devices that a container holds, sorted by resource and ID.
 func (a *Allocator) Health(uid, container string) (list []DeviceHealth) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,13 +19,13 @@ import (
 	"github.com/seed81659283/nodeagent/cri/critest"
 )
 
-// AnnotationUsage is the annotation of a pod with the behavior of its containers. AnnotationUsage + "." + the name of a container is that
-// of one container. The value is a list of fields, separated by blanks:
+// AnnotationUsage is the annotation of a pod with the behavior of its containers. AnnotationUsage + "." + NAME has precedence for the container
+// with this name. The value is a list of fields, separated by blanks:
 //
 //	cpu=0.5 memory=ramp(64Mi,2Gi,10m) exit=1@30s
 //
-// The fields cpu, memory, cache, tasks, layer, logs and volume/NAME are those of [Usage]. An amount is a quantity of Kubernetes, and a duration
-// one of Go. A field is an amount or one of
+// The fields cpu, memory, cache, tasks, layer, logs and volume/NAME are those of [Usage]. Amounts are quantities of Kubernetes, durations have
+// the format of Go. A field is an amount or one of
 //
 //	ramp(FROM,TO,DURING)              Ramp
 //	steps(AMOUNT@AGE,...)             Steps
@@ -34,7 +34,7 @@ import (
 //
 // trace=NAME/KEY is the usage of the container KEY in the trace NAME of Options.Traces; fields after it replace single amounts.
 //
-// exit=CODE@AGE is an exit of the container, and stop=DURATION the time that it takes after the stop signal.
+// exit=CODE@AGE makes the container exit at this age. stop=DURATION is the time between the stop signal and the exit.
 const AnnotationUsage = "nodetest/usage"
 
 // maxUsageText bounds the text of an annotation.
@@ -100,7 +100,7 @@ func tracedUsage(value string, traces map[string]*Trace) (Usage, error) {
 	return u, nil
 }
 
-// setField sets the field with this name.
+// setField sets the field with this name from the text value. seed selects the start times of bursts.
 func (b *Behavior) setField(name, value string, seed uint64) (err error) {
 	switch name {
 	case "exit":
@@ -170,7 +170,7 @@ func parseCurve(text string, seed uint64) (Curve, error) {
 	return c, p.err
 }
 
-// arguments are the arguments of a function. Its methods take the next one.
+// arguments are the arguments of a function call. Each method removes and returns the next argument, and keeps the first error in err.
 type arguments struct {
 	rest []string
 	err  error // the first

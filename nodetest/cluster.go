@@ -17,8 +17,8 @@ import (
 // clusterLogLimit is the number of entries in the log of a node of a real cluster, which may run for weeks.
 const clusterLogLimit = 1000
 
-// checkServer returns an error if both Options.Kubeconfig and Options.API are set, or if Options.Config sets a kubeconfig or
-// rotateCertificates, which a Node does not support.
+// checkServer returns an error if Kubeconfig and API are both set. It also returns an error for a kubeconfig or rotateCertificates in Config, which a
+// Node does not support.
 func (o *Options) checkServer() error {
 	if o.Kubeconfig != "" && o.API != nil {
 		return fmt.Errorf("nodetest.Options.Kubeconfig %q: Options.API is set too", o.Kubeconfig)
@@ -81,7 +81,7 @@ func (n *Node) receivedPod(namespace, name string) (*corev1.Pod, bool) {
 	return pods[i], true
 }
 
-// forgetPod forgets a pod that the agent has removed.
+// forgetPod deletes the node's data of a pod that the agent has removed.
 func (n *Node) forgetPod(pod cri.PodIdentity) {
 	n.pods.Delete(pod.UID)
 	n.log.forgetPod(pod.Namespace + "/" + pod.Name)

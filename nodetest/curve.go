@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Curve is an amount over time: CPUs, bytes or a number of processes, at an age of the container since its start. It must depend on
-// the age only. Negative amounts and NaN count as zero.
+// Curve is an amount over time: CPUs, bytes or a number of processes, at an age of the container since its start. A Curve must depend on the age
+// only. Negative amounts and NaN count as zero.
 type Curve func(age time.Duration) float64
 
 // Constant returns a curve with one amount.
@@ -28,7 +28,7 @@ func Ramp(from, to float64, during time.Duration) Curve {
 	}
 }
 
-// Step is an amount from an age on.
+// Step is an amount that applies from the age At on.
 type Step struct {
 	At     time.Duration
 	Amount float64
@@ -55,7 +55,7 @@ func Diurnal(mean, amplitude float64, period time.Duration) Curve {
 
 // BurstOptions describes a curve of bursts.
 type BurstOptions struct {
-	Base, Burst float64       // amounts outside of bursts and in addition during a burst
+	Base, Burst float64       // amount outside of bursts, and amount that each burst adds
 	Every       time.Duration // mean time between the beginnings of two bursts, at least a second; zero: no bursts
 	Length      time.Duration // duration of a burst; bursts may overlap, and then add up
 	Seed        uint64        // equal seeds yield equal bursts

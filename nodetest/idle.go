@@ -13,7 +13,7 @@ func (k *kernel) isIdle() bool {
 	return k.isIdleLocked()
 }
 
-// isIdleLocked does the work of isIdle. k.mu is held.
+// isIdleLocked does the work of isIdle. The caller holds k.mu.
 func (k *kernel) isIdleLocked() bool {
 	if k.observed {
 		return false
@@ -26,7 +26,7 @@ func (k *kernel) isIdleLocked() bool {
 	return k.machine.Settled()
 }
 
-// keepAwake makes run wake up in each interval from now on.
+// keepAwake makes run simulate each interval from now on, even if no demand changes.
 func (k *kernel) keepAwake() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

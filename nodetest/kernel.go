@@ -18,11 +18,12 @@ import (
 // clock returns the present time: time.Now, or the time of a Loop.
 type clock func() time.Time
 
-// kernel runs the processes of containers on a machine in the time of a clock. It evaluates their curves at whole multiples of
-// its resolution since its start, and whenever a process starts. Between them the demands are constant.
+// kernel runs the processes of containers on a simulated machine, in the time of a clock. The usage curves of a process are its demand for CPU,
+// memory and files. kernel evaluates all curves at the end of each interval of length resolution, and when a process starts. Demands are constant
+// between two evaluations.
 //
-// Whoever reads the machine first lets it run until now, so that the result does not depend on the order of goroutines that run at the
-// same time. While no demand changes and the machine is settled, it runs in one long step.
+// Each access to the machine first simulates it up to the current time: the result does not depend on the order of concurrent goroutines. While no
+// demand changes and the machine is settled, one long step simulates many intervals.
 type kernel struct {
 	machine    *machine.Machine
 	clock      clock
@@ -32,15 +33,15 @@ type kernel struct {
 	processKilled func(cgroupstest.KilledProc)
 
 	mu        sync.Mutex // guards the fields below
-	now       time.Time  // until when the machine has run
+	now       time.Time  // time up to which the machine is simulated
 	evaluated time.Time  // multiple of the resolution at which the curves were evaluated last
 	processes []*running // in order of their starts
-	observed  bool       // a caller has the machine and may change it: it runs in all intervals
+	observed  bool       // a caller has the machine and may change it: run simulates all intervals
 
 	killsMu sync.Mutex
 	kills   []cgroupstest.KilledProc // not yet reported to processKilled
 	killed  chan struct{}            // capacity one: kills has entries
-	woken   chan struct{}            // capacity one: the machine is idle no more
+	woken   chan struct{}            // capacity one: the machine is no longer idle
 }
 
 // running is the process of a running container.
@@ -73,8 +74,7 @@ func newKernel(spec machine.Spec, clock clock, resolution time.Duration, process
 	return k, err
 }
 
-// run simulates the machine until ctx ends. It evaluates the usage curves at each multiple of k.resolution, except while the
-// machine is idle.
+// run simulates the machine until ctx ends. It evaluates the usage curves at the end of each interval, except while the machine is idle: see isIdle.
 func (k *kernel) run(ctx context.Context) {
 	began := time.Now()
 	timer := time.NewTimer(k.resolution)
@@ -114,7 +114,7 @@ func (k *kernel) reportKills() {
 	}
 }
 
-// advance lets the machine run until now.
+// advance simulates the machine up to the current time.
 func (k *kernel) advance() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -131,14 +131,15 @@ func (k *kernel) advanceLocked() {
 	}
 }
 
-// evaluate evaluates the usage curves until now, and lets the machine run between the changes of demands.
+// evaluate evaluates the usage curves at the end of each interval up to the current time. Before each change of demands, it simulates the machine up
+// to that time.
 func (k *kernel) evaluate() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.evaluateLocked()
 }
 
-// evaluateLocked does the work of evaluate. k.mu is held.
+// evaluateLocked does the work of evaluate. The caller holds k.mu.
 func (k *kernel) evaluateLocked() {
 	now := k.clock()
 	if intervals := now.Sub(k.evaluated) / k.resolution; intervals > 0 && k.isIdleLocked() {
@@ -159,8 +160,8 @@ func (k *kernel) evaluateLocked() {
 	}
 }
 
-// findChanges evaluates the usage curves of all processes at the given time. It reports whether the demand of a process has
-// changed.
+// findChanges evaluates the usage curves of all processes at the time at. It reports whether the demand of a process has changed. The caller holds
+// k.mu.
 func (k *kernel) findChanges(at time.Time) (changed bool) {
 	for _, p := range k.processes {
 		changed = p.wanted.evaluate(p.usage, at.Sub(p.started)) || changed
@@ -179,7 +180,7 @@ func (k *kernel) setDemands() {
 	k.machine.Step(0)
 }
 
-// startProcess starts the process p of a container, named by its ID, in a new cgroup with the limits r.
+// startProcess starts the process p of a container in a new cgroup with the limits r. p.Name is the ID of the container, uid that of its pod.
 func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process, r cgroups.Resources, usage *Usage) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -215,7 +216,7 @@ func (k *kernel) endProcess(ctx context.Context, container string, cgroup cgroup
 	_ = k.machine.Cgroups().Remove(ctx, cgroup)
 }
 
-// cgroupDriver is the cgroup driver of an agent on a kernel: it lets the machine run until now before each call.
+// cgroupDriver is the cgroup driver of the agent. Before each call, it simulates the machine up to the current time.
 type cgroupDriver struct {
 	*cgroupstest.Tree
 	kernel *kernel
@@ -239,8 +240,8 @@ func (d cgroupDriver) Stats(ctx context.Context, p cgroups.Path) (cgroups.Stats,
 	return d.Tree.Stats(ctx, p)
 }
 
-// Sample advances the machine to the current time, and returns the selected parts of the usage of the cgroup p, or of its
-// child cgroup if child is not empty.
+// Sample advances the machine to the current time. It returns the selected parts of the usage of the cgroup p, or of its child cgroup child if that
+// is not empty.
 func (d cgroupDriver) Sample(ctx context.Context, p cgroups.Path, child string, parts cgroups.Parts) (cgroups.Stats, error) {
 	d.kernel.advance()
 	return d.Tree.Sample(ctx, p, child, parts)

@@ -92,7 +92,7 @@ func (l Log) NotReady(pod string, end time.Duration) time.Duration {
 	return list[first:].sumTimes(pod, KindReady, end)["False"]
 }
 
-// sumTimes returns how long each reason of a kind lasted.
+// sumTimes returns how long each reason was the last one of this kind of entry for the pod. The last reason counts until end.
 func (l Log) sumTimes(pod, kind string, end time.Duration) map[string]time.Duration {
 	total := map[string]time.Duration{}
 	list := l.Match(pod, kind, "")
@@ -147,7 +147,7 @@ func (r *recorder) addEntry(e Entry) {
 	r.entries = append(r.entries, e)
 }
 
-// forgetPod forgets the last reasons of a removed pod if the log is limited: the number of pods of a node is not.
+// forgetPod deletes the last reasons of a removed pod if the log is limited. Otherwise a node with many pods would need unlimited memory.
 func (r *recorder) forgetPod(pod string) {
 	if r.limit == 0 {
 		return

@@ -24,12 +24,13 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// Loop is a simulated node whose time is a queue of events. It calls the decisions of the engines, such as plan.Decide of package lifecycle and
-// eviction.Policy.Decide, in the order of time and in the goroutine of its caller. It starts no goroutines, needs no bubble, and simulates an
-// hour of a node in a fraction of the time of a [Node], which runs package agent itself. Both have the same events: a test compares them.
+// Loop is a simulated node whose time is a queue of events. It calls the decisions of the engines in the order of time, in the goroutine of its
+// caller: for example plan.Decide of package lifecycle, and eviction.Policy.Decide. It starts no goroutines and needs no bubble. It is much faster
+// than a [Node], which runs package agent itself. Both have the same events: a test compares them.
 //
-// A Loop has no API server, config maps and secrets: the environment of containers is ignored, and pods with lifecycle hooks or resource claims
-// are refused. It does not resize pods in place and preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run in parallel.
+// A Loop has no API server, config maps and secrets: the environment of containers is ignored. Pods with lifecycle hooks or resource claims are
+// refused. It does not resize pods in place and preempts none. One goroutine at a time may call its methods. Several loops share nothing and may run
+// in parallel.
 type Loop struct {
 	ctx     context.Context //nolint:containedctx // of NewLoop: for the calls of its methods
 	options Options
@@ -101,8 +102,7 @@ func (l *Loop) clock() time.Time { return l.queue.now }
 // wallClock returns the time of the node for time stamps.
 func (l *Loop) wallClock() time.Time { return l.queue.now.Add(l.jumped) }
 
-// fromWallClock converts a wall clock time to a time of clock. It assumes that the wall clock does not jump before then. The
-// zero time stays zero.
+// fromWallClock converts a wall clock time to the simulated time of clock, with the present difference of both. The zero time stays zero.
 func (l *Loop) fromWallClock(at time.Time) time.Time {
 	if at.IsZero() {
 		return at
@@ -164,10 +164,10 @@ func (l *Loop) addPod(pod *corev1.Pod) error {
 	if err := errors.Join(append(podapi.Validate(pod), podapi.Unsupported(pod)...).ToAggregate(), checkSimulated(pod)); err != nil {
 		return fmt.Errorf("pod %s: %w", name, err)
 	}
-	if _, found := l.find(pod.Namespace, pod.Name); found || l.byUID[string(pod.UID)] != nil {
+	if _, found := l.findPod(pod.Namespace, pod.Name); found || l.byUID[string(pod.UID)] != nil {
 		return fmt.Errorf("pod %s: the node has a pod with this name or UID", name)
 	}
-	l.reach(func() { l.startPod(pod) })
+	l.applyWhenConnected(func() { l.startPod(pod) })
 	return nil
 }
 
@@ -187,17 +187,17 @@ func checkSimulated(pod *corev1.Pod) error {
 
 // Delete deletes a pod of namespace default, with its grace period. It does not wait until the pod has terminated.
 func (l *Loop) Delete(name string) error {
-	p, found := l.find(corev1.NamespaceDefault, name)
+	p, found := l.findPod(corev1.NamespaceDefault, name)
 	if !found {
 		return fmt.Errorf("pod %s: not found", name)
 	}
-	l.reach(p.markDeleted)
+	l.applyWhenConnected(p.markDeleted)
 	return nil
 }
 
-// reach calls change, which adds or deletes a pod on the API server. While the network is cut, it delays the call until the
-// network is connected again.
-func (l *Loop) reach(change func()) {
+// applyWhenConnected calls change, which adds or deletes a pod on the API server. While the network is cut, it delays the call until the network is
+// connected again.
+func (l *Loop) applyWhenConnected(change func()) {
 	if l.cut {
 		l.delayed = append(l.delayed, change)
 		return
@@ -208,15 +208,15 @@ func (l *Loop) reach(change func()) {
 // Pod returns a copy of the named pod in the namespace default, with its last published status. It returns false if there is
 // no such pod.
 func (l *Loop) Pod(name string) (*corev1.Pod, bool) {
-	p, found := l.find(corev1.NamespaceDefault, name)
+	p, found := l.findPod(corev1.NamespaceDefault, name)
 	if !found {
 		return nil, false
 	}
 	return p.withStatus(), true
 }
 
-// find returns the pod with this name.
-func (l *Loop) find(namespace, name string) (*loopPod, bool) {
+// findPod returns the pod with this name, and false if there is none.
+func (l *Loop) findPod(namespace, name string) (*loopPod, bool) {
 	i := slices.IndexFunc(l.pods, func(p *loopPod) bool { return p.id.Namespace == namespace && p.id.Name == name })
 	if i < 0 {
 		return nil, false
@@ -226,7 +226,7 @@ func (l *Loop) find(namespace, name string) (*loopPod, bool) {
 
 // Stats returns the usage of the named pod in the namespace default, as [Node.Stats] does.
 func (l *Loop) Stats(name string) (cgroups.Stats, error) {
-	p, found := l.find(corev1.NamespaceDefault, name)
+	p, found := l.findPod(corev1.NamespaceDefault, name)
 	if !found {
 		return cgroups.Stats{}, fmt.Errorf("pod %s: not found", name)
 	}
@@ -258,7 +258,7 @@ func (l *Loop) updateClasses() {
 	}
 }
 
-// requestClasses schedules one call of updateClasses after the current event, however often it is called.
+// requestClasses schedules one call of updateClasses after the current event. Further calls in the same event change nothing.
 func (l *Loop) requestClasses() {
 	if !l.classesDue {
 		l.classesDue = true

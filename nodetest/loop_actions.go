@@ -25,8 +25,8 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// execution executes the actions of a sync, in the order of the fields of plan.Actions. Each step calls the next one when its runtime call
-// has returned.
+// execution executes the actions of a sync, in the order of the fields of plan.Actions. Each step starts the following step when its runtime calls
+// have returned.
 type execution struct {
 	pod      *loopPod
 	actions  *plan.Actions
@@ -36,8 +36,8 @@ type execution struct {
 	errs     []error
 }
 
-// apply executes the actions of a sync.
-func (p *loopPod) apply(observed cri.Pod, actions *plan.Actions) {
+// executeActions executes the actions that plan.Decide has returned for the observed pod.
+func (p *loopPod) executeActions(observed cri.Pod, actions *plan.Actions) {
 	p.wakeAt(time.Time{})
 	if actions.Sandbox != nil {
 		actions.Sandbox.PodStarted = p.status.StartTime.Time
@@ -70,7 +70,7 @@ func (x *execution) finish() {
 	}
 	p.starting = false
 	p.failures++
-	p.republish()
+	p.republishStatus()
 	wait := backoff.Jitter(backoff.Policy{First: time.Second, Max: 10 * time.Second}.After(p.failures), 1, 1.5, 0.5)
 	p.wakeAt(sleep.Earlier(p.loop.fromWallClock(x.actions.WakeAt), p.lastSync.Add(wait)))
 }
@@ -98,7 +98,7 @@ func (x *execution) stopContainers(next func()) {
 	var waiting []func()
 	for i := range x.actions.Kill {
 		k := &x.actions.Kill[i]
-		x.record(podevents.ReasonKillingContainer, k.Name, k.ID, k.EventMessage())
+		x.recordEvent(podevents.ReasonKillingContainer, k.Name, k.ID, k.EventMessage())
 		began, started := x.pod.loop.clock(), false
 		begin := func(force bool) {
 			blocked := slices.ContainsFunc(k.WaitFor, func(name string) bool { return x.kills(name) && !ended[name] })
@@ -107,8 +107,8 @@ func (x *execution) stopContainers(next func()) {
 			}
 			started = true
 			grace := hook.Budget(k.Grace, 0, x.pod.loop.clock().Sub(began))
-			x.pod.call("StopContainer", k.ID, func(done func(error)) { x.pod.stopContainer(k.ID, grace, done) }, func(err error) {
-				x.fail(err)
+			x.pod.callRuntime("StopContainer", k.ID, func(done func(error)) { x.pod.stopContainer(k.ID, grace, done) }, func(err error) {
+				x.addError(err)
 				ended[k.Name] = true
 				for _, f := range waiting {
 					f()
@@ -130,27 +130,27 @@ func (x *execution) kills(name string) bool {
 	return slices.ContainsFunc(x.actions.Kill, func(k plan.Kill) bool { return k.Name == name })
 }
 
-// fail stores an error of a step.
-func (x *execution) fail(err error) {
+// addError stores the error of an action; nil is ignored.
+func (x *execution) addError(err error) {
 	if err != nil {
 		x.errs = append(x.errs, err)
 	}
 }
 
-// record records an event of a container.
-func (x *execution) record(reason, container, id, message string) {
+// recordEvent records an event of a container.
+func (x *execution) recordEvent(reason, container, id, message string) {
 	x.pod.loop.log.recordEvent(x.pod.id, podevents.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message, Container: container, ContainerID: id}, nil)
 }
 
-// warn records a warning about the pod.
-func (x *execution) warn(reason, format string, err error) {
+// recordWarning records a warning event of the pod.
+func (x *execution) recordWarning(reason, format string, err error) {
 	x.pod.reporter.RecordWarning(reason, executor.Subject{}, format, err)
 }
 
-// stopSandboxes stops the sandboxes with these IDs in order, and then calls next. After an error it ends the sync instead.
+// stopSandboxes stops the sandboxes with these IDs in order, and then calls next. If an action has failed before, it ends the sync instead.
 func (x *execution) stopSandboxes(ids []string, next func()) {
 	if len(x.errs) > 0 {
-		x.warn(podevents.ReasonFailedToKillPod, "error killing pod: %v", errors.Join(x.errs...))
+		x.recordWarning(podevents.ReasonFailedToKillPod, "error killing pod: %v", errors.Join(x.errs...))
 		x.finish()
 		return
 	}
@@ -160,7 +160,7 @@ func (x *execution) stopSandboxes(ids []string, next func()) {
 	}
 	stop := func() error { x.pod.stopSandbox(ids[0]); return nil }
 	x.pod.callNow("StopPodSandbox", ids[0], stop, func(err error) {
-		x.fail(err)
+		x.addError(err)
 		x.pod.stopped[ids[0]] = err == nil
 		x.stopSandboxes(ids[1:], next)
 	})
@@ -174,12 +174,12 @@ func (x *execution) removeContainers(ids []string, next func()) {
 	}
 	remove := func() error { x.pod.removeContainer(ids[0]); return nil }
 	x.pod.callNow("RemoveContainer", ids[0], remove, func(err error) {
-		x.fail(err)
+		x.addError(err)
 		x.removeContainers(ids[1:], next)
 	})
 }
 
-// removeSandboxes removes the sandboxes one after the other.
+// removeSandboxes removes the sandboxes with these IDs in order, and then calls next.
 func (x *execution) removeSandboxes(ids []string, next func()) {
 	if len(ids) == 0 {
 		next()
@@ -187,7 +187,7 @@ func (x *execution) removeSandboxes(ids []string, next func()) {
 	}
 	remove := func() error { x.pod.removeSandbox(ids[0]); return nil }
 	x.pod.callNow("RemovePodSandbox", ids[0], remove, func(err error) {
-		x.fail(err)
+		x.addError(err)
 		x.removeSandboxes(ids[1:], next)
 	})
 }
@@ -208,8 +208,8 @@ func (x *execution) startPod(next func()) {
 	}
 	var err error
 	if x.config, err = podspec.Sandbox(p.pod, attempt, p.loop.setup.spec); err != nil {
-		x.warn(podevents.ReasonFailedCreatePodSandBox, "Failed to create pod sandbox: %v", err)
-		x.fail(err)
+		x.recordWarning(podevents.ReasonFailedCreatePodSandBox, "Failed to create pod sandbox: %v", err)
+		x.addError(err)
 		next()
 		return
 	}
@@ -226,7 +226,8 @@ func (x *execution) startPod(next func()) {
 // statusValid is how long a status of the runtime is valid, as in package lifecycle.
 const statusValid = 5 * time.Second
 
-// checkNetwork returns when the agent knows that the network is ready: now, or after a runtime call.
+// checkNetwork returns the time at which the agent has read that the network is ready: now or earlier if the last status of the runtime is valid,
+// otherwise after a new Status call.
 func (l *Loop) checkNetwork() time.Time {
 	if l.queue.now.Sub(l.statusRead) >= statusValid {
 		l.statusRead = l.queue.now.Add(l.options.Latency("Status", ""))
@@ -239,7 +240,7 @@ func (l *Loop) checkNetwork() time.Time {
 func (x *execution) runSandbox(next func()) {
 	p := x.pod
 	if x.config.Attempt > 0 {
-		x.record(podevents.ReasonSandboxChanged, "", "", "Pod sandbox changed, it will be killed and re-created.")
+		x.recordEvent(podevents.ReasonSandboxChanged, "", "", "Pod sandbox changed, it will be killed and re-created.")
 	}
 	x.config.Annotations = maps.Clone(x.config.Annotations)
 	if x.config.Annotations == nil {
@@ -248,8 +249,8 @@ func (x *execution) runSandbox(next func()) {
 	x.config.Annotations[podview.AnnotationNetwork] = podview.NetworkModeOf(p.pod).String()
 	x.config.Annotations[podstatus.AnnotationStarted] = x.actions.Sandbox.PodStarted.UTC().Format(time.RFC3339)
 	fail := func(err error) {
-		x.warn(podevents.ReasonFailedCreatePodSandBox, "Failed to create pod sandbox: %v", err)
-		x.fail(err)
+		x.recordWarning(podevents.ReasonFailedCreatePodSandBox, "Failed to create pod sandbox: %v", err)
+		x.addError(err)
 		next()
 	}
 	run := func() error { x.sandbox = p.runSandbox(&x.config); return nil }
@@ -275,7 +276,7 @@ func (p *loopPod) ensureCgroup() {
 	p.loop.requestClasses()
 }
 
-// startContainers starts the containers one after the other.
+// startContainers starts the containers in list in order, and then calls next. After a failed start it continues with the following container.
 func (x *execution) startContainers(list []plan.Start, next func()) {
 	if len(list) == 0 {
 		next()
@@ -285,8 +286,8 @@ func (x *execution) startContainers(list []plan.Start, next func()) {
 	x.startContainer(s, func(id string, err error) {
 		x.setWaiting(s.Container.Name, err)
 		if err != nil {
-			x.fail(fmt.Errorf("start container %s: %w", s.Container.Name, err))
-			x.record(podevents.ReasonFailedToStartContainer, s.Container.Name, id, fmt.Sprintf("Error: %v", err))
+			x.addError(fmt.Errorf("start container %s: %w", s.Container.Name, err))
+			x.recordEvent(podevents.ReasonFailedToStartContainer, s.Container.Name, id, fmt.Sprintf("Error: %v", err))
 		}
 		x.startContainers(list[1:], next)
 	})
@@ -304,8 +305,8 @@ func (x *execution) setWaiting(container string, err error) {
 	x.pod.waiting.Replace(reasons)
 }
 
-// startContainer creates the planned container, unless it exists already, and starts it. Then it calls then. It pulls no
-// image: each image counts as present.
+// startContainer creates the planned container, unless it exists already, and starts it. It calls then with the ID of the container and the error of
+// the start. It pulls no image: each image counts as present.
 func (x *execution) startContainer(s *plan.Start, then func(id string, err error)) {
 	p, name := x.pod, s.Container.Name
 	if s.CreatedID != "" {
@@ -317,7 +318,7 @@ func (x *execution) startContainer(s *plan.Start, then func(id string, err error
 			then("", &podstatus.StartError{Reason: "ImageInspectError", Err: err})
 			return
 		}
-		x.record(podevents.ReasonPulledImage, name, "", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", s.Container.Image))
+		x.recordEvent(podevents.ReasonPulledImage, name, "", fmt.Sprintf("Container image %q already present on machine and can be accessed by the pod", s.Container.Image))
 		config, err := podspec.Container(p.pod, s.Container, podspec.Launch{
 			Attempt: s.Attempt, PodIPs: x.sandbox.IPs, Annotations: s.Annotations(), TargetID: s.TargetID,
 		}, p.loop.setup.spec)
@@ -332,13 +333,13 @@ func (x *execution) startContainer(s *plan.Start, then func(id string, err error
 				then("", &podstatus.StartError{Reason: podstatus.ReasonCreateError, Err: err})
 				return
 			}
-			x.record(podevents.ReasonCreatedContainer, name, id, "Container created")
+			x.recordEvent(podevents.ReasonCreatedContainer, name, id, "Container created")
 			x.runContainer(id, name, then)
 		})
 	})
 }
 
-// runContainer starts the created container with this ID.
+// runContainer starts the created container with this ID. It calls then with the ID and the error of the start.
 func (x *execution) runContainer(id, name string, then func(id string, err error)) {
 	start := func() error {
 		c := x.pod.findContainer(id)
@@ -352,7 +353,7 @@ func (x *execution) runContainer(id, name string, then func(id string, err error
 			then(id, &podstatus.StartError{Reason: podstatus.ReasonRunError, Err: err})
 			return
 		}
-		x.record(podevents.ReasonStartedContainer, name, id, "Container started")
+		x.recordEvent(podevents.ReasonStartedContainer, name, id, "Container started")
 		then(id, nil)
 	})
 }

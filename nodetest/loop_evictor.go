@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
-// loopEvictor is the loop of package eviction in the time of a Loop: it measures the node, calls Policy.Decide and executes the decision.
+// loopEvictor evicts the pods of a Loop. In each pass it measures the node, calls Policy.Decide of package eviction, and executes the decision.
 type loopEvictor struct {
 	loop       *Loop
 	state      eviction.State
@@ -26,7 +26,7 @@ type loopEvictor struct {
 	layout     eviction.Layout
 	summary    *statsapi.Summary // of the last measurement of pods
 	lastPass   time.Time
-	passID     int           // number of the planned pass; earlier ones are cancelled
+	passID     int           // number of the scheduled pass; passes with a smaller number are cancelled
 	stalled    time.Duration // memory stall time of the machine at the last wake-up
 }
 
@@ -36,13 +36,13 @@ const (
 	wakeStall         = 50 * time.Millisecond // stall time that wakes the evictor
 )
 
-// passAt plans the next pass, in place of the planned one.
+// passAt schedules the next pass at the time at, and cancels the pass that was scheduled before.
 func (e *loopEvictor) passAt(at time.Time) {
 	e.passID++
 	id := e.passID
 	e.loop.queue.schedule(at, func() {
 		if e.passID == id {
-			e.pass()
+			e.runPass()
 		}
 	})
 }
@@ -63,8 +63,9 @@ func (e *loopEvictor) watchPressure() {
 	}
 }
 
-// pass measures the node and executes the decision.
-func (e *loopEvictor) pass() {
+// runPass measures the node, executes the decision about it, and schedules the next pass. If the measurement fails, the next pass follows in a
+// second.
+func (e *loopEvictor) runPass() {
 	l := e.loop
 	e.lastPass = l.clock()
 	signals, err := l.measurer.Signals(l.ctx)
@@ -78,11 +79,11 @@ func (e *loopEvictor) pass() {
 	if d.NeedsCandidates { // a node decides first without them
 		o.Measuring = true
 		d = l.setup.policy.Decide(e.state, o, e.lastPass)
-		e.execute(&d)
+		e.executeDecision(&d)
 		o.Measuring, o.Measured, o.Candidates = false, true, e.measureCandidates()
 		d = l.setup.policy.Decide(e.state, o, e.lastPass)
 	}
-	e.execute(&d)
+	e.executeDecision(&d)
 	e.passAt(d.Wake)
 }
 
@@ -96,37 +97,37 @@ func (e *loopEvictor) measureCandidates() []eviction.Candidate {
 	return list
 }
 
-// execute stores the state and the conditions of the decision d, and starts the reclaims, evictions and kills in d.
-func (e *loopEvictor) execute(d *eviction.Decision) {
+// executeDecision stores the state and the conditions of the decision d, and starts the reclaims, evictions and kills in d.
+func (e *loopEvictor) executeDecision(d *eviction.Decision) {
 	e.state = d.State
 	if !slices.Equal(e.conditions, d.Conditions) {
 		e.conditions = slices.Clone(d.Conditions)
 		e.loop.log.recordConditions(e.conditions)
 	}
 	if d.Reclaim != nil {
-		e.reclaim(*d.Reclaim)
+		e.executeReclaim(*d.Reclaim)
 	}
 	for _, victim := range d.Evict {
-		e.evict(victim)
+		e.evictPod(victim)
 	}
 	for _, uid := range d.Kill {
-		e.kill(uid)
+		e.killPod(uid)
 	}
 }
 
-// reclaim executes the reclaim r: it frees page cache of the machine, or removes the containers of terminated pods.
-func (e *loopEvictor) reclaim(r eviction.Reclaim) {
+// executeReclaim executes the reclaim r: it frees page cache of the machine, or removes the containers of terminated pods.
+func (e *loopEvictor) executeReclaim(r eviction.Reclaim) {
 	l := e.loop
 	if r.Kind == eviction.ReclaimCache {
 		l.kernel.advance()
 		freed, _ := l.kernel.machine.Cgroups().Reclaim(l.ctx, "", uint64(max(r.Missing, 0)))
-		e.reclaimed(r, int64(min(freed, math.MaxInt64)))
+		e.recordReclaim(r, int64(min(freed, math.MaxInt64)))
 		return
 	}
 	pending, freed := 1, int64(0)
 	done := func() {
 		if pending--; pending == 0 {
-			e.reclaimed(r, freed)
+			e.recordReclaim(r, freed)
 		}
 	}
 	if r.Kind&eviction.ReclaimContainers != 0 && l.ready {
@@ -142,17 +143,17 @@ func (e *loopEvictor) reclaim(r eviction.Reclaim) {
 	done()
 }
 
-// reclaimed stores the end of a reclaim.
-func (e *loopEvictor) reclaimed(r eviction.Reclaim, freed int64) {
+// recordReclaim stores the result of the reclaim r and schedules a pass. freed is the number of freed bytes; for removed containers it is 1.
+func (e *loopEvictor) recordReclaim(r eviction.Reclaim, freed int64) {
 	e.loop.queue.after(0, func() {
 		e.state = e.state.Reclaimed(r, freed, e.loop.clock())
 		e.passSoon()
 	})
 }
 
-// evict records an event and terminates the pod of victim. It kills the pod if that takes too long. During an urgent
-// eviction, it also limits the memory of the pod.
-func (e *loopEvictor) evict(victim eviction.Eviction) {
+// evictPod records an event and terminates the pod of victim. If the termination takes too long, it kills the pod. During an urgent eviction, it also
+// limits the memory of the pod.
+func (e *loopEvictor) evictPod(victim eviction.Eviction) {
 	l := e.loop
 	p := l.byUID[victim.UID]
 	if p == nil {
@@ -168,7 +169,7 @@ func (e *loopEvictor) evict(victim eviction.Eviction) {
 	ended := false
 	l.queue.after(killAfter, func() {
 		if !ended {
-			e.kill(victim.UID)
+			e.killPod(victim.UID)
 		}
 	})
 	start := l.agentStarts
@@ -192,8 +193,8 @@ func (e *loopEvictor) limitMemory(p *loopPod) {
 	}
 }
 
-// kill kills the processes of a pod without the runtime.
-func (e *loopEvictor) kill(uid string) {
+// killPod kills all processes in the cgroup of a pod, without a call of the runtime.
+func (e *loopEvictor) killPod(uid string) {
 	if p := e.loop.byUID[uid]; p != nil {
 		e.loop.kernel.advance()
 		_ = e.loop.kernel.machine.Cgroups().Kill(e.loop.ctx, p.cgroup) // fails only if the cgroup is gone

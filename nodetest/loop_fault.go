@@ -56,7 +56,7 @@ func (l *Loop) Reboot(down time.Duration) error {
 	l.stopAgent()
 	for _, p := range l.pods {
 		for _, c := range p.containers {
-			p.exit(c, critest.Exit{Code: 255})
+			p.exitContainer(c, critest.Exit{Code: 255})
 		}
 		for _, sb := range p.sandboxes {
 			sb.State, sb.IPs = cri.SandboxNotReady, nil
@@ -78,8 +78,8 @@ func (l *Loop) stopAgent() {
 	}
 }
 
-// startAgent starts an agent. After agentDelay the agent runs the first pass of the evictor, and after the latency of its
-// first list calls it calls listAll.
+// startAgent starts an agent. After agentDelay the agent runs the first pass of the evictor. After the latency of its first list calls, it calls
+// listAll.
 func (l *Loop) startAgent() {
 	l.agentStarts++
 	start := l.agentStarts
@@ -117,7 +117,7 @@ func (l *Loop) listAll() {
 	}
 }
 
-// compareIdentities orders pods by name.
+// compareIdentities orders pods by namespace and name.
 func compareIdentities(a, b cri.PodIdentity) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }

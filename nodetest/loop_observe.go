@@ -13,8 +13,8 @@ import (
 // relistPause is the time between the starts of two list calls for a pod, as of package pleg.
 const relistPause = 10 * time.Millisecond
 
-// touch plans a list call, because the runtime has reported a change of the pod.
-func (p *loopPod) touch() {
+// reportChange schedules a list call for the pod, because its sandboxes or containers have changed in the runtime.
+func (p *loopPod) reportChange() {
 	if p.listing {
 		p.listAgain = p.listAgain || p.snapshoted
 		return
@@ -33,7 +33,7 @@ func (p *loopPod) relist() {
 	p.planList(0)
 }
 
-// planList plans a list call after a delay.
+// planList schedules a list call after delay, but not before relistPause has passed since the last list call.
 func (p *loopPod) planList(delay time.Duration) {
 	l := p.loop
 	if !l.ready {
@@ -47,14 +47,14 @@ func (p *loopPod) planList(delay time.Duration) {
 	start := l.agentStarts
 	l.queue.schedule(at, func() {
 		if l.agentStarts == start {
-			p.list()
+			p.listPod()
 		}
 	})
 }
 
-// list observes the containers of the pod, after the latency of the calls. It then syncs the pod if a state has changed, or
-// if a sync waits for this observation.
-func (p *loopPod) list() {
+// listPod observes the containers of the pod, after the latency of the list call. It then syncs the pod if a state has changed, or if a sync waits
+// for this observation.
+func (p *loopPod) listPod() {
 	l, start := p.loop, p.loop.agentStarts
 	p.lastList, p.calling = l.queue.now, true
 	half := l.options.Latency("ListPod", p.id.UID) / 2

@@ -40,8 +40,8 @@ type loopPod struct {
 	// The observation of the runtime.
 	observed   cri.Pod
 	listing    bool      // a list call is planned or running
-	calling    bool      // it is running
-	snapshoted bool      // its snapshot was taken
+	calling    bool      // the list call is running
+	snapshoted bool      // the list call has read the runtime
 	listAgain  bool      // another call must follow
 	lastList   time.Time // start of the last list call
 
@@ -52,7 +52,7 @@ type loopPod struct {
 	lastSync time.Time // end of the last actions: the next sync needs a later observation
 	awaiting bool      // the next observation starts a sync, also without a change
 	failures int       // syncs in a row that failed
-	wakeID   int       // number of the planned sync; earlier ones are cancelled
+	wakeID   int       // number of the scheduled sync; syncs with a smaller number are cancelled
 
 	admitted  bool
 	deleted   bool // the API server has no such pod any more
@@ -89,7 +89,7 @@ func (l *Loop) startPod(pod *corev1.Pod) {
 	}
 }
 
-// resetWorker forgets what an agent keeps in memory.
+// resetWorker clears the state that an agent has in memory for the pod, as after a restart of the agent.
 func (p *loopPod) resetWorker() {
 	p.epoch++
 	p.busy, p.stopping, p.starting, p.listing, p.listAgain, p.failures = false, false, false, false, false, 0
@@ -149,7 +149,7 @@ func (p *loopPod) sync() {
 	}
 	if p.busy {
 		p.awaiting = true // after the actions
-		p.republish()
+		p.republishStatus()
 		return
 	}
 	if p.observed.Time.Before(p.lastSync) {
@@ -171,13 +171,13 @@ func (p *loopPod) sync() {
 			observed = podview.HideLateSuccessors(p.pod, observed, p.previousStatus())
 		}
 	}
-	s := p.input(observed)
+	s := p.planInput(observed)
 	s.StoppedSandboxes, s.RemoveTerminated = p.stoppedSandboxes(observed), len(p.clean) > 0
 	actions, st := plan.Decide(s)
 	p.waiting.Replace(actions.WaitingReasons(s.Waiting))
-	p.publish(observed, &st)
+	p.publishStatus(observed, &st)
 	if !actions.IsIdle() {
-		p.apply(observed, &actions)
+		p.executeActions(observed, &actions)
 		return
 	}
 	p.failures = 0
@@ -186,20 +186,20 @@ func (p *loopPod) sync() {
 		p.clean = callAll(p.clean)
 	}
 	if actions.PodTerminal && podview.IsTerminated(observed) {
-		p.release()
+		p.releasePod()
 	}
 }
 
-// input returns the input of plan.Decide.
-func (p *loopPod) input(observed cri.Pod) plan.State {
+// planInput returns the input of plan.Decide for the observed pod.
+func (p *loopPod) planInput(observed cri.Pod) plan.State {
 	return plan.State{
 		Pod: p.pod, Observed: observed, Now: p.loop.wallClock(), Deleted: p.deleted, Probes: p.probes.result, Previous: p.previousStatus(), RuntimeName: "critest",
 		Waiting: p.waiting.Get(), HostIPs: p.loop.setup.spec.NodeIPs(), Eviction: p.eviction, Rejection: p.rejection,
 	}
 }
 
-// stoppedSandboxes returns the IDs of the sandboxes whose network was torn down. It first forgets sandboxes that are not
-// observed as stopped.
+// stoppedSandboxes returns the IDs of the sandboxes whose network was torn down. It first removes the IDs of sandboxes that are ready or no longer
+// exist.
 func (p *loopPod) stoppedSandboxes(observed cri.Pod) map[string]bool {
 	for id := range p.stopped {
 		if !slices.ContainsFunc(observed.Sandboxes, func(s cri.Sandbox) bool { return s.ID == id && s.State != cri.SandboxReady }) {
@@ -234,9 +234,9 @@ func (p *loopPod) resolveAdmission(observed cri.Pod) {
 	p.admitted = true
 }
 
-// publish passes st, the computed status, to the probes, the log and the events, if it has changed. The log shows a terminal
-// phase only when no container may still run.
-func (p *loopPod) publish(observed cri.Pod, st *corev1.PodStatus) {
+// publishStatus passes st, the computed status, to the probes, the log and the events, if it has changed. The log shows a terminal phase only when no
+// container may still run.
+func (p *loopPod) publishStatus(observed cri.Pod, st *corev1.PodStatus) {
 	previous := p.previousStatus()
 	shown := podstatus.DeferTerminalPhase(p.pod, observed, *st, cmp.Or(p.phase, previous.Phase))
 	if p.status != nil && p.phase == shown.Phase && reflect.DeepEqual(*p.status, *st) {
@@ -248,8 +248,8 @@ func (p *loopPod) publish(observed cri.Pod, st *corev1.PodStatus) {
 	p.reporter.RecordStatusEvents(previous, st)
 }
 
-// republish publishes the status of the last observation.
-func (p *loopPod) republish() {
+// republishStatus publishes the status that follows from the last observation.
+func (p *loopPod) republishStatus() {
 	if p.status == nil {
 		return
 	}
@@ -257,18 +257,18 @@ func (p *loopPod) republish() {
 	if !p.deleted && p.pod.DeletionTimestamp == nil {
 		observed = podview.HideReplacement(podview.HideLateSuccessors(p.pod, observed, p.previousStatus()), p.replaced)
 	}
-	s := p.input(observed)
+	s := p.planInput(observed)
 	st := plan.Status(s, s.Waiting, p.starting)
-	p.publish(observed, &st)
+	p.publishStatus(observed, &st)
 }
 
-// release removes the cgroup of a terminated pod and calls the functions in onEvicted. If the pod is being deleted, it also
-// deletes the pod from the API server.
-func (p *loopPod) release() {
+// releasePod removes the cgroup of a terminated pod and calls the functions in onEvicted. If the pod is being deleted, it also deletes the pod from
+// the API server.
+func (p *loopPod) releasePod() {
 	p.removeCgroup()
 	p.onEvicted = callAll(p.onEvicted)
 	if p.pod.DeletionTimestamp != nil && !p.deleted {
-		p.loop.reach(func() {
+		p.loop.applyWhenConnected(func() {
 			p.loop.queue.after(0, func() {
 				p.deleted = true
 				p.sync()
@@ -288,9 +288,9 @@ func callAll(functions []func()) []func() {
 // cleanUp removes the state, the cgroup and the files of a deleted pod. The runtime must have no container or sandbox of the
 // pod.
 func (p *loopPod) cleanUp(observed cri.Pod) {
-	s := p.input(observed)
+	s := p.planInput(observed)
 	st := plan.Status(s, s.Waiting, false)
-	p.publish(observed, &st)
+	p.publishStatus(observed, &st)
 	p.removeCgroup()
 	p.probes.stop()
 	p.onEvicted, p.clean = callAll(p.onEvicted), callAll(p.clean)

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/probe/podprobe"
 )
 
-// podProbes are the probes of a pod of a Loop. The behaviors of its containers answer them.
+// podProbes are the probes of a pod of a Loop. The behavior of a container determines the results of its probes.
 type podProbes struct {
 	pod     *loopPod
 	targets []probe.Target
@@ -31,7 +31,7 @@ type probeState struct {
 	planned time.Time // time of the next probe in the queue; zero: none
 }
 
-// result returns the value of a probe, see podprobe.Results.
+// result returns the value of the probe with this key, and false if it has none. See podprobe.Results.
 func (s *podProbes) result(key probe.Key) (probe.Value, bool) {
 	if found := s.states[key]; found != nil {
 		return found.state.Value()
@@ -75,7 +75,7 @@ func (s *podProbes) update(status *corev1.PodStatus) {
 		p.loop.queue.after(0, p.sync)
 	}
 	for _, t := range targets { // in their order, so that equal times run in it
-		s.plan(t.Key, kept[t.Key])
+		s.planProbe(t.Key, kept[t.Key])
 	}
 }
 
@@ -101,9 +101,9 @@ func isContainerReady(status *corev1.PodStatus, container string) bool {
 	return false
 }
 
-// plan schedules the next run of the probe with this key. It does nothing if that run is scheduled already, or if the
-// container cannot be probed.
-func (s *podProbes) plan(key probe.Key, st *probeState) {
+// planProbe schedules the next run of the probe with this key. It does nothing if that run is scheduled already, or if the container cannot be
+// probed.
+func (s *podProbes) planProbe(key probe.Key, st *probeState) {
 	at := st.state.NextProbe()
 	if at.IsZero() || at.Equal(st.planned) {
 		return
@@ -112,29 +112,29 @@ func (s *podProbes) plan(key probe.Key, st *probeState) {
 	s.pod.loop.queue.schedule(at, func() {
 		if s.states[key] == st && st.planned.Equal(at) {
 			st.planned = time.Time{}
-			s.run(key, st)
+			s.runProbe(key, st)
 		}
 	})
 }
 
-// run runs a probe that is due.
-func (s *podProbes) run(key probe.Key, st *probeState) {
+// runProbe runs the probe with this key. If the probe is no longer due, it schedules the probe instead.
+func (s *podProbes) runProbe(key probe.Key, st *probeState) {
 	l := s.pod.loop
 	if at := st.state.NextProbe(); at.IsZero() || at.After(l.clock()) {
-		s.plan(key, st)
+		s.planProbe(key, st)
 		return
 	}
 	st.state = st.state.StartProbe(l.clock())
 	value, _ := st.state.Value()
-	s.attempt(key, st, value.ContainerID, 1)
+	s.attemptProbe(key, st, value.ContainerID, 1)
 }
 
-// probeAttempts is how often a probe is tried that cannot be made, as in package probe.
+// probeAttempts is the number of attempts of a probe that returns an error, as in package probe.
 const probeAttempts = 3
 
-// attempt probes the container instance with the ID container, with the latency of an ExecSync call. After an error it tries
-// again, until number, the number of the attempt, is probeAttempts.
-func (s *podProbes) attempt(key probe.Key, st *probeState, container string, number int) {
+// attemptProbe probes the container instance with the ID container, with the latency of an ExecSync call. After an error it repeats the probe, until
+// number, the number of the attempt, is probeAttempts.
+func (s *podProbes) attemptProbe(key probe.Key, st *probeState, container string, number int) {
 	l := s.pod.loop
 	half := l.options.Latency("ExecSync", container) / 2
 	l.queue.after(half, func() {
@@ -143,32 +143,31 @@ func (s *podProbes) attempt(key probe.Key, st *probeState, container string, num
 			switch value, _ := st.state.Value(); {
 			case s.states[key] != st, st.state.NextProbe().IsZero(): // cancelled
 			case value.ContainerID != container:
-				s.plan(key, st)
+				s.planProbe(key, st)
 			case err != nil && number < probeAttempts:
-				s.attempt(key, st, container, number+1)
+				s.attemptProbe(key, st, container, number+1)
 			default:
-				s.apply(key, st, result, err)
+				s.applyResult(key, st, result, err)
 			}
 		})
 	})
 }
 
-// apply adds the result of a probe to its state and schedules the next run. If the value of the probe has changed, it syncs
-// the pod.
-func (s *podProbes) apply(key probe.Key, st *probeState, result probe.Result, err error) {
+// applyResult adds the result of a probe to its state and schedules the next run. If the value of the probe has changed, it syncs the pod.
+func (s *podProbes) applyResult(key probe.Key, st *probeState, result probe.Result, err error) {
 	before, had := st.state.Value()
 	if err == nil {
 		st.state = st.state.AddResult(result.Outcome)
 	}
-	s.record(key, result, err)
-	s.plan(key, st)
+	s.recordFailure(key, result, err)
+	s.planProbe(key, st)
 	if after, has := st.state.Value(); has != had || after != before {
 		s.pod.sync()
 	}
 }
 
-// record records the event of a failed probe.
-func (s *podProbes) record(key probe.Key, result probe.Result, err error) {
+// recordFailure records an event if the probe has failed.
+func (s *podProbes) recordFailure(key probe.Key, result probe.Result, err error) {
 	hooks := podevents.Probes(probedPod{s.pod}, func(pod cri.PodIdentity, e podevents.Event) { s.pod.loop.log.recordEvent(pod, e, nil) })
 	hooks.ProbeFinished(key, result, err, 0)
 }

@@ -34,8 +34,8 @@ func (q *eventQueue) schedule(at time.Time, run func()) {
 // after adds an event that is due after the duration d.
 func (q *eventQueue) after(d time.Duration, run func()) { q.schedule(q.now.Add(max(d, 0)), run) }
 
-// next removes and returns the first event, and advances the clock to its time. Without one until then, it advances the clock to
-// until.
+// next removes and returns the first event, and advances the clock to its time. If no event is due until then, ok is false, and next advances the
+// clock to until.
 func (q *eventQueue) next(until time.Time) (e event, ok bool) {
 	if len(q.events) == 0 || q.events[0].at.After(until) {
 		q.now = until

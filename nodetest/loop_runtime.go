@@ -35,8 +35,9 @@ type loopContainer struct {
 	onExit   []func()  // called when it exits
 }
 
-// call makes a runtime call: after half of its latency it calls effect, and after the other half then with the error.
-func (p *loopPod) call(op, id string, effect func(done func(error)), then func(error)) {
+// callRuntime simulates the runtime call op for the object id. After half of the latency it calls effect, which passes its error to done. After the
+// other half it calls then with this error. A fault may delay, fail or hang the call.
+func (p *loopPod) callRuntime(op, id string, effect func(done func(error)), then func(error)) {
 	l, epoch := p.loop, p.epoch
 	half := max(l.options.Latency(op, id), 0) / 2
 	step := func(d time.Duration, run func()) {
@@ -63,12 +64,12 @@ func (p *loopPod) call(op, id string, effect func(done func(error)), then func(e
 	})
 }
 
-// callNow makes a runtime call whose effect takes no time.
+// callNow simulates a runtime call like callRuntime, with an effect that takes no time.
 func (p *loopPod) callNow(op, id string, effect func() error, then func(error)) {
-	p.call(op, id, func(done func(error)) { done(effect()) }, then)
+	p.callRuntime(op, id, func(done func(error)) { done(effect()) }, then)
 }
 
-// runSandbox creates a ready sandbox.
+// runSandbox creates a ready sandbox. It assigns an address, unless the sandbox is in the network of the node.
 func (p *loopPod) runSandbox(config *cri.SandboxConfig) *cri.Sandbox {
 	sb := &cri.Sandbox{
 		ID: p.id.UID + "-" + strconv.FormatUint(uint64(config.Attempt), 10), Pod: p.id, Attempt: config.Attempt, CreatedAt: p.loop.wallClock(),
@@ -78,7 +79,7 @@ func (p *loopPod) runSandbox(config *cri.SandboxConfig) *cri.Sandbox {
 		sb.IPs = []string{p.loop.allocateAddr().String()}
 	}
 	p.sandboxes = append(p.sandboxes, sb)
-	p.touch()
+	p.reportChange()
 	return sb
 }
 
@@ -103,12 +104,12 @@ func (p *loopPod) stopSandbox(id string) {
 	}
 	for _, c := range p.containers {
 		if c.SandboxID == id {
-			p.exit(c, killedExit)
+			p.exitContainer(c, killedExit)
 		}
 	}
 	if p.sandboxes[i].State == cri.SandboxReady {
 		p.sandboxes[i].State = cri.SandboxNotReady
-		p.touch()
+		p.reportChange()
 	}
 	p.sandboxes[i].IPs = nil
 }
@@ -122,10 +123,10 @@ func (p *loopPod) removeSandbox(id string) {
 		}
 	}
 	p.sandboxes = slices.DeleteFunc(p.sandboxes, func(s *cri.Sandbox) bool { return s.ID == id })
-	p.touch()
+	p.reportChange()
 }
 
-// createContainer creates a container.
+// createContainer creates a container in the sandbox with this ID. Its state is created.
 func (p *loopPod) createContainer(sandbox string, config *cri.ContainerConfig) *loopContainer {
 	c := &loopContainer{behavior: p.loop.options.behaviorOf(p.pod, config.Name), Container: cri.Container{
 		ID:        p.id.UID + "-" + config.Name + "-" + strconv.FormatUint(uint64(config.Attempt), 10),
@@ -134,7 +135,7 @@ func (p *loopPod) createContainer(sandbox string, config *cri.ContainerConfig) *
 		Resources: config.Resources, StopSignal: cmp.Or(config.StopSignal, "SIGTERM"),
 	}}
 	p.containers = append(p.containers, c)
-	p.touch()
+	p.reportChange()
 	return c
 }
 
@@ -156,11 +157,11 @@ func (p *loopPod) startContainer(c *loopContainer) error {
 	}
 	c.State, c.StartedAt, c.began = cri.ContainerRunning, p.loop.wallClock(), p.loop.clock()
 	if e := c.behavior.Exit; e != nil && e.After != critest.Never {
-		p.loop.queue.after(e.After, func() { p.exit(c, *e) })
+		p.loop.queue.after(e.After, func() { p.exitContainer(c, *e) })
 	}
-	p.touch()
+	p.reportChange()
 	if err := p.startProcess(c); err != nil {
-		p.exit(c, critest.Exit{Code: codeStartError, Reason: reasonStartError, Message: err.Error()})
+		p.exitContainer(c, critest.Exit{Code: codeStartError, Reason: reasonStartError, Message: err.Error()})
 	}
 	return nil
 }
@@ -199,7 +200,7 @@ func (p *loopPod) stopContainer(id string, grace time.Duration, done func(error)
 	epoch := p.epoch
 	c.onExit = append(c.onExit, func() { done(nil) })
 	if grace <= 0 {
-		p.exit(c, killedExit)
+		p.exitContainer(c, killedExit)
 		return
 	}
 	stop := critest.Exit{Code: 128 + 15}
@@ -207,11 +208,11 @@ func (p *loopPod) stopContainer(id string, grace time.Duration, done func(error)
 		stop = *c.behavior.Stop
 	}
 	if stop.After != critest.Never {
-		p.loop.queue.after(stop.After, func() { p.exit(c, stop) })
+		p.loop.queue.after(stop.After, func() { p.exitContainer(c, stop) })
 	}
 	p.loop.queue.after(grace, func() {
 		if p.epoch == epoch { // else the call was cancelled
-			p.exit(c, killedExit)
+			p.exitContainer(c, killedExit)
 		}
 	})
 }
@@ -219,12 +220,12 @@ func (p *loopPod) stopContainer(id string, grace time.Duration, done func(error)
 // exitByID makes the running container with this ID exit.
 func (p *loopPod) exitByID(id string, exit critest.Exit) {
 	if c := p.findContainer(id); c != nil {
-		p.exit(c, exit)
+		p.exitContainer(c, exit)
 	}
 }
 
-// exit makes a running container exit with the given exit code and reason. It does nothing if the container is not running.
-func (p *loopPod) exit(c *loopContainer, exit critest.Exit) {
+// exitContainer makes a running container exit with the given exit code and reason. It does nothing if the container is not running.
+func (p *loopPod) exitContainer(c *loopContainer, exit critest.Exit) {
 	if c.State != cri.ContainerRunning {
 		return
 	}
@@ -239,7 +240,7 @@ func (p *loopPod) exit(c *loopContainer, exit critest.Exit) {
 	}
 	p.loop.kernel.endProcess(p.loop.ctx, c.ID, p.cgroupOf(c))
 	p.loop.log.recordExit(p.id, c.Name, c.ExitCode)
-	p.touch()
+	p.reportChange()
 	for _, f := range c.onExit {
 		f()
 	}
@@ -252,11 +253,11 @@ func (p *loopPod) removeContainer(id string) {
 	if c == nil {
 		return
 	}
-	p.exit(c, killedExit)
+	p.exitContainer(c, killedExit)
 	p.containers = slices.DeleteFunc(p.containers, func(o *loopContainer) bool { return o == c })
 	p.loop.kernel.machine.RemoveFiles(id)
 	p.loop.containers.removeContainer(id)
-	p.touch()
+	p.reportChange()
 }
 
 // snapshot returns the pod as the runtime lists it.

@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// loopSetup is what a Loop derives from its options once.
+// loopSetup has the values that a Loop computes once from its options.
 type loopSetup struct {
 	node    *corev1.Node // for admission
 	spec    podspec.Options

@@ -30,7 +30,7 @@ type measurer struct {
 	containers *registry
 }
 
-// Signals measures the eviction signals.
+// Signals measures the eviction signals of the machine at the current time.
 func (m *measurer) Signals(ctx context.Context) (s stats.Signals, err error) {
 	k := m.kernel
 	k.advance()
@@ -69,8 +69,8 @@ func diskAmounts(now time.Time, u machine.DiskUsage) (bytes, inodes *stats.Amoun
 		&stats.Amount{Time: now, Capacity: u.Inodes, Available: u.Inodes - u.UsedInodes}
 }
 
-// Summary measures each pod that has a running container, for use like Summary of stats.Collector. A pod whose containers
-// wait for a restart is missing, and is therefore evicted first.
+// Summary measures each pod that has a running container. The result has the form of Summary of stats.Collector. A pod whose containers wait for a
+// restart is missing, and is therefore evicted first.
 func (m *measurer) Summary(ctx context.Context) (*statsapi.Summary, error) {
 	m.kernel.advance()
 	summary := &statsapi.Summary{Node: statsapi.NodeStats{NodeName: m.name}}

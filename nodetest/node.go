@@ -24,8 +24,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// Node is a simulated node: an agent on a simulated machine. Its methods may be called from any goroutine, except for Close, RestartAgent and
-// Reboot, which one goroutine calls while no other uses the node.
+// Node is a simulated node: an agent on a simulated machine. Its methods may be called from any goroutine. While Close, RestartAgent or Reboot runs,
+// no other goroutine may use the node.
 type Node struct {
 	ctx     context.Context //nolint:containedctx // of Open: the node ends with it
 	options Options
@@ -62,8 +62,8 @@ func New(t testing.TB, options Options) *Node {
 	return n
 }
 
-// Open starts a node that runs until ctx ends or Close is called, in real time or in the time of a synctest bubble. The
-// caller must always call Close. An error names the invalid option.
+// Open starts a node that runs until ctx ends or Close is called. It runs in real time, or in the time of a synctest bubble. The caller must always
+// call Close. An error names the invalid option.
 func Open(ctx context.Context, options Options) (*Node, error) {
 	if err := errors.Join(options.checkSelected(), options.checkServer()); err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ type runningAgent struct {
 	err    error         // result of Run, once ended is closed
 }
 
-// agentDelay is the time before the start of an agent, and agentPause the time after it. Together they are whole milliseconds, but the timers of
-// the agent fire between the milliseconds at which tests act on the node: which is first would depend on the order of goroutines.
+// agentDelay is the time before the start of an agent, and agentPause the time after it. The sum is a whole number of milliseconds: tests act on the
+// node at whole milliseconds, and timers of the agent fire between them. Otherwise the order of goroutines would decide which is first.
 const (
 	agentDelay = 3_700 * time.Microsecond
 	agentPause = 300 * time.Microsecond
@@ -148,7 +148,8 @@ func startSystem(ctx context.Context, k *kernel, usage *Usage) error {
 	return k.startProcess(ctx, "", machine.Process{Cgroup: system, Name: system, OOMScoreAdj: -999}, cgroups.Resources{}, usage)
 }
 
-// noLimit is a number of starts and pulls at the same time that no pod waits for. Which pod waits would depend on the order of goroutines.
+// noLimit is a number of parallel starts and image pulls that no node reaches, so that no pod waits. Which pod waits would depend on the order of
+// goroutines.
 const noLimit = 10_000
 
 // nodeIP derives an IP address from the name of the node, so that several nodes of one API server have different addresses.
@@ -290,7 +291,7 @@ func (n *Node) Stats(name string) (cgroups.Stats, error) {
 	return podUsage(n.ctx, n.kernel.machine.Cgroups(), p)
 }
 
-// pod returns the pod with this UID, or nil.
+// pod returns the pod with this UID that the agent has received, or nil.
 func (n *Node) pod(uid string) *corev1.Pod {
 	found, ok := n.pods.Load(uid)
 	if !ok {

@@ -24,18 +24,18 @@ type Options struct {
 	Name string
 	// Machine is the machine of the node. Zero: 4 CPUs and 8 GiB of memory.
 	Machine machine.Spec
-	// System is what the processes of the machine use that are in no pod, in the cgroup "system". Zero: nothing.
+	// System is the usage of the processes outside of pods, in the cgroup "system". Zero: none.
 	System Usage
 	// Config is the configuration of the agent, such as evictionHard. Zero: the kubelet's defaults.
 	Config agent.Config
 	// Behave returns the behavior of a container. ok false, or nil: Selected and then the annotations of the pod decide.
 	Behave func(pod *corev1.Pod, container string) (b Behavior, ok bool)
-	// Selected has behaviors of containers by the labels of their pods. The first that selects a container is its behavior; without one, the
-	// annotations decide. Nil: none.
+	// Selected has behaviors of containers by the labels of their pods. The first element that selects a container has its behavior. If no element
+	// does, the annotations decide. Nil: none.
 	Selected []SelectedBehavior
 	// Traces are the traces that annotations name. Nil: none.
 	Traces map[string]*Trace
-	// Adjust may change the options of the agent, for example its Ranker. Nil: they stay.
+	// Adjust may change the options of the agent, for example its Ranker. Nil: no change.
 	Adjust func(o *agent.Options)
 
 	// API is the API server in memory. Several nodes may share one. Nil: Kubeconfig decides.
@@ -47,8 +47,8 @@ type Options struct {
 	PodCIDR netip.Prefix
 	// Seed selects latencies and the bursts of annotations. Equal seeds and equal calls yield equal events. Zero is a seed.
 	Seed uint64
-	// Latency returns the latency of a runtime call. Nil: about 250 ms for a sandbox, 60 ms to create or start a container, 20 ms to
-	// stop or remove, and 3 ms for other calls.
+	// Latency returns the latency of a runtime call. Nil: about 250 ms to run a sandbox, 60 ms to create or start a container, 20 ms to stop or
+	// remove, 3 ms for others.
 	Latency func(op, id string) time.Duration
 	// Fault is called for each runtime call. An error fails the call, and a call that blocks until ctx ends hangs. Nil: no faults.
 	Fault func(ctx context.Context, op, id string) error
@@ -63,11 +63,11 @@ type Options struct {
 // Behavior is how a container behaves. The zero value runs until it is stopped and uses nothing.
 type Behavior struct {
 	Usage Usage
-	// Exit is an exit of its own. Nil: never.
+	// Exit is the exit of the container without a stop signal. Nil: it runs until it is stopped.
 	Exit *critest.Exit
 	// Stop is the exit after the stop signal. Nil: at once, with 128 plus the signal number.
 	Stop *critest.Exit
-	// StartError is the error of its start. Nil: it starts.
+	// StartError is the error with which the start of the container fails. Nil: the container starts.
 	StartError error
 	// Probe answers probes of all kinds and exec hooks. age is the time since the start of the container; command is that of an exec probe,
 	// or the kind of another probe. Nil: all succeed.

@@ -18,7 +18,7 @@ import (
 
 // PlayOptions configures [Play]. The zero value plays a script without observations.
 type PlayOptions struct {
-	// Adjust may change the options that the script has set, before the node starts. Nil: they stay.
+	// Adjust may change the options that the script has set, before the node starts. Nil: no change.
 	Adjust func(o *Options)
 	// Observe is called with the node after each Interval in which a command "after" waits, and at its end. An error ends Play. Nil is not
 	// called.

@@ -55,7 +55,7 @@ func podCgroup(pod *corev1.Pod) cgroups.Path {
 // podPair is a pod as its source lists it, and as the agent runs it.
 type podPair struct{ listed, run *corev1.Pod }
 
-// transform returns the pod that the agent runs in place of a listed pod: the same object while that is unchanged.
+// transform returns the simulated pod that the agent runs in place of pod. It returns an equal pointer as long as pod is an equal pointer.
 func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	if found, ok := n.pods.Load(string(pod.UID)); ok && found.(*podPair).listed == pod {
 		return found.(*podPair).run

@@ -26,14 +26,14 @@ type Sample struct {
 	Memory int64
 	// MemoryAvailable is the eviction signal memory.available in bytes, and DiskAvailable that of nodefs.available.
 	MemoryAvailable, DiskAvailable int64
-	Pods                           []PodSample // those that the node has, in the order of their names
+	Pods                           []PodSample // all pods of the node, sorted by name
 }
 
 // CgroupUsage is the usage of a cgroup and its descendants. Times are totals since the cgroup was created.
 type CgroupUsage struct {
 	CPU time.Duration // CPU time
-	// Throttled is the time for which CPU quotas kept processes from running, summed over all CPUs. Of a pod it is the sum over its
-	// running containers, as in [Node.Stats]: it decreases when a container restarts. Of the node it is zero.
+	// Throttled is the time for which CPU quotas kept processes from running, summed over all CPUs. For a pod it is the sum of its running
+	// containers, which decreases when a container restarts. For the node it is zero.
 	Throttled time.Duration
 	// CPUPressure and MemoryPressure are the times in which at least one process waited: the totals of the lines "some" of PSI.
 	CPUPressure, MemoryPressure time.Duration
@@ -141,7 +141,7 @@ func cgroupUsage(s *cgroups.Stats) CgroupUsage {
 	return u
 }
 
-// podFiles returns the bytes on the disks by UID of the pod.
+// podFiles returns the bytes of each pod's files on the disks, by pod UID. Pods without a started container are missing.
 func (m *measurer) podFiles() map[string]int64 {
 	bytes := map[string]int64{}
 	add := func(uid, owner string) {

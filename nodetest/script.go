@@ -63,7 +63,7 @@ func RunScripts(t *testing.T, pattern string) {
 	}
 }
 
-// checkScript plays a script with both kinds of nodes, fails the test if an output differs, and returns that of a Node.
+// checkScript plays a script with a Node and with a Loop. It fails the test if an output differs, and returns the script with the output of the Node.
 func checkScript(t *testing.T, script string) (actual string) {
 	t.Helper()
 	var log Log
@@ -213,7 +213,7 @@ func (p *player) playCommand(command string, args []string) error {
 	return act(args)
 }
 
-// setMachine sets the machine.
+// setMachine executes the script command machine: it sets fields of Options.Machine. args have the form KEY=AMOUNT.
 func (p *player) setMachine(args []string) error {
 	m := &p.options.Machine
 	return parseSettings(args, func(key string, amount float64) bool {

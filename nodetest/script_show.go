@@ -18,7 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// injectFault makes runtime calls fail, hang or be late.
+// injectFault executes the script command fault: it makes runtime calls fail, hang or be late.
 func (p *player) injectFault(args []string) error {
 	if len(args) < 2 {
 		return errors.New("fault OP error|hang|DURATION [TIMES]")

@@ -44,7 +44,7 @@ type TraceFormat struct {
 	JSON bool
 	// Columns are the names of the columns of a CSV file without a header. Nil: the first line has them.
 	Columns []string
-	// Time is the column with the time of the record, and TimeUnit the duration of one. Required.
+	// Time is the column with the time of the record. TimeUnit is the duration that the number 1 has in this column. Both are required.
 	Time     string
 	TimeUnit time.Duration
 	// Key has the columns that identify a container. Their values are joined by "/" to its key. Required.
@@ -56,7 +56,7 @@ type TraceFormat struct {
 // TraceColumn is a column with an amount.
 type TraceColumn struct {
 	Name string
-	Unit float64 // CPUs, bytes or tasks of one; zero: 1
+	Unit float64 // CPUs, bytes or tasks that the number 1 means; zero: 1
 }
 
 // Google2011 is the format of the table task_usage of Google's trace clusterdata-2011-2 (version 2.1), whose files have no
@@ -198,8 +198,8 @@ func (s series) normalize(begin time.Duration) series {
 // Keys returns the keys of the containers, sorted.
 func (t *Trace) Keys() []string { return slices.Sorted(maps.Keys(t.tasks)) }
 
-// Usage returns the usage of the container with this key, from its first record. Each amount stays until the next record, and
-// the last one forever. ok is false if there is no such container.
+// Usage returns the usage of the container with this key, from its first record. Each amount stays until the next record, and the last amount stays
+// forever. ok is false if there is no such container.
 func (t *Trace) Usage(key string) (u Usage, ok bool) {
 	task := t.tasks[key]
 	if task == nil {

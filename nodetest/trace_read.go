@@ -73,7 +73,7 @@ func (p *traceParser) parseLine(line []byte) (*traceRecord, error) {
 	if err := p.parseKey(); err != nil {
 		return nil, err
 	}
-	seconds, err := p.number(p.format.Time, p.format.TimeUnit.Seconds(), maxTraceTime.Seconds())
+	seconds, err := p.parseNumber(p.format.Time, p.format.TimeUnit.Seconds(), maxTraceTime.Seconds())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (p *traceParser) parseLine(line []byte) (*traceRecord, error) {
 		if r.amounts[i] = math.NaN(); c.Name == "" {
 			continue
 		}
-		if r.amounts[i], err = p.number(c.Name, cmp.Or(c.Unit, 1), maxBytes); err != nil {
+		if r.amounts[i], err = p.parseNumber(c.Name, cmp.Or(c.Unit, 1), maxBytes); err != nil {
 			return nil, err
 		}
 	}
@@ -109,25 +109,25 @@ func (p *traceParser) parseKey() error {
 	return nil
 }
 
-// number returns the number in the column, multiplied by unit. An empty column yields NaN. A negative result, or a result
-// greater than most, is an error.
-func (p *traceParser) number(column string, unit, most float64) (float64, error) {
+// parseNumber returns the number in the column, multiplied by unit. An empty column yields NaN. A negative result, or a result greater than most, is
+// an error.
+func (p *traceParser) parseNumber(column string, unit, most float64) (float64, error) {
 	text := p.lookup(column)
 	if text == nil || *text == "" {
 		return math.NaN(), nil
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(*text), 64)
 	if err != nil || math.IsNaN(v) {
-		return 0, fmt.Errorf("column %q: %q is no number", column, shorten(*text))
+		return 0, fmt.Errorf("column %q: %q is no number", column, shortenText(*text))
 	}
 	if v *= unit; v < 0 || v > most {
-		return 0, fmt.Errorf("column %q: %q is negative or too large", column, shorten(*text))
+		return 0, fmt.Errorf("column %q: %q is negative or too large", column, shortenText(*text))
 	}
 	return v, nil
 }
 
-// shorten returns a text for an error.
-func shorten(text string) string {
+// shortenText cuts text to 40 bytes for an error.
+func shortenText(text string) string {
 	if len(text) > 40 {
 		return text[:40] + "..."
 	}
@@ -181,7 +181,7 @@ func (p *traceParser) indexColumns() error {
 	return nil
 }
 
-// readJSON parses a line as an object, and prepares lookup.
+// readJSON parses a line as a JSON object, and sets p.lookup to a function that returns its fields.
 func (p *traceParser) readJSON(line []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.UseNumber()

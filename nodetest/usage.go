@@ -12,8 +12,8 @@ import (
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
 
-// Usage is what the process of a container wants of the machine. A nil curve is zero. The machine and the limits of the container
-// decide what it gets.
+// Usage is the demand of the process of a container over the age of the container. A nil curve is zero. If the machine or the limits of the container
+// do not allow a demand, the process gets less.
 type Usage struct {
 	CPU     Curve            // CPUs
 	Memory  Curve            // bytes of anonymous memory
@@ -85,7 +85,7 @@ const (
 
 func toBytes(amount float64) int64 { return int64(math.Min(amount, maxBytes)) }
 
-// directory returns a directory with this many bytes.
+// directory returns a directory with this many bytes, and one inode for each fileSize bytes.
 func directory(disk machine.DiskName, owner, name string, bytes float64) machine.Files {
 	size := toBytes(bytes)
 	return machine.Files{Disk: disk, Owner: owner, Directory: name, Bytes: size, Inodes: (size + fileSize - 1) / fileSize}

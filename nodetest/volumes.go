@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
-// volumes prepares the volumes of pods: each exists at once, on the disk of the machine, and is removed with its pod.
+// volumes prepares the volumes of pods. Each volume exists at once, on the disk of the machine, and is removed with its pod.
 type volumes struct{ kernel *kernel }
 
 var _ lifecycle.PodResources = (*volumes)(nil)

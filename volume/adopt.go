@@ -17,7 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/volume/record"
 )
 
-// adoptionGrace is the time after New in which the volumes that were found are adopted.
+// adoptionGrace limits how long after New volumesInUse is unknown because volumes found on disk are not adopted.
 const adoptionGrace = 10 * time.Minute
 
 // adoptionBackOff returns the delays between attempts to adopt the volumes of a pod, such as while its claims cannot be read.
@@ -28,7 +28,7 @@ type adoption struct {
 	found  record.Found
 	cancel context.CancelFunc // cancels the running attempt; nil: none is running
 	due    time.Time          // of the next attempt
-	delay  time.Duration      // before the attempt after that
+	delay  time.Duration      // before the next attempt; zero: no attempt has failed
 }
 
 // findVolumes adds the volumes of pods without a record. Only New calls it.
@@ -62,11 +62,11 @@ func (e *entry) markUncertain() {
 	}
 }
 
-// isFound reports whether the directory of a volume was found on disk.
+// isFound reports whether dir is one of the directories on disk whose volumes only the pod spec describes. a may be nil.
 func (a *adoption) isFound(dir string) bool { return a != nil && slices.Contains(a.found.Others, dir) }
 
-// startAdoptions starts a goroutine in wg for each listed pod whose volumes are to be adopted now. It returns when the next one is due, or zero. The
-// caller holds v.mu.
+// startAdoptions starts a goroutine in wg for each listed pod whose volumes are to be adopted now. wake is the time of the next adoption; zero: there
+// is none. The caller holds v.mu.
 func (v *Volumes) startAdoptions(ctx context.Context, wg *sync.WaitGroup, now time.Time) (wake time.Time) {
 	for _, p := range v.pods {
 		a := p.adoption
@@ -113,8 +113,8 @@ func (v *Volumes) adoptVolumes(ctx context.Context, state *podState, a *adoption
 	v.signal()
 }
 
-// completeAdoption adopts the volumes of a pod that is released. It returns an error if the pod has volumes that only its spec describes, and no
-// source has listed the pod.
+// completeAdoption adopts the volumes of a pod before its release. It returns an error if only the pod spec describes some volumes, and no source has
+// listed the pod.
 func (v *Volumes) completeAdoption(ctx context.Context, uid string) error {
 	v.mu.Lock()
 	p := v.pods[uid]
@@ -145,8 +145,8 @@ func (v *Volumes) completeAdoption(ctx context.Context, uid string) error {
 	return err
 }
 
-// mayMissDevices reports whether attached volumes that were found may not be adopted yet. After adoptionGrace it returns false, because controllers
-// need the other volumes: a pod whose volumes cannot be adopted is not released, and stays in the API server.
+// mayMissDevices reports whether attached volumes were found on disk and are not adopted yet. After adoptionGrace it returns false, because
+// controllers need the other volumes. A pod whose volumes are not adopted is not released, and stays in the API server.
 func (v *Volumes) mayMissDevices() bool {
 	if time.Since(v.created) >= adoptionGrace {
 		return false
@@ -161,8 +161,8 @@ func (v *Volumes) mayMissDevices() bool {
 	return false
 }
 
-// isAdopted reports whether the volumes of the pod were found on disk, and are not recorded.
-func (v *Volumes) isAdopted(state *podState) bool {
+// isAdoptionPending reports whether volumes of the pod were found on disk and are not recorded yet.
+func (v *Volumes) isAdoptionPending(state *podState) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return state.adoption != nil

@@ -69,7 +69,7 @@ func (v *Volumes) recordVolumes(ctx context.Context, p *podState, pod *corev1.Po
 	uid, names := p.uid, podvolume.UsedByPod(&pod.Spec)
 	defer v.releaseReservations(p)
 	all, refused := v.resolveUnrecorded(ctx, p, pod, names)
-	adopts := v.isAdopted(p)
+	adopts := v.isAdoptionPending(p)
 	// A partial record would hide the other volumes of an adopted pod from the next start.
 	if all.changed && !adopts || adopts && refused == nil {
 		r := record.Pod{UID: uid, Name: p.name, Volumes: all.volumes}

@@ -26,7 +26,7 @@ type Configuration struct {
 	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
-	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true where there is a kubeconfig; false: it is for tokens alone
+	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true with a kubeconfig; false: the kubeconfig serves for tokens only
 	RegisterWithTaints        []corev1.Taint    `json:"registerWithTaints,omitempty"`        // none
 	ProviderID                string            `json:"providerID,omitempty"`                // none
 	MaxPods                   int32             `json:"maxPods,omitempty"`                   // 110
@@ -41,12 +41,12 @@ type Configuration struct {
 
 	CgroupRoot           string   `json:"cgroupRoot,omitempty"`           // parent of kubepods; "/"
 	CgroupsPerQOS        *bool    `json:"cgroupsPerQOS,omitempty"`        // true where there is a remote runtime; false: pods get no cgroup
-	ClusterDNS           []string `json:"clusterDNS,omitempty"`           // addresses; pods of policy ClusterFirst get the host's
+	ClusterDNS           []string `json:"clusterDNS,omitempty"`           // addresses of name servers; none: pods of policy ClusterFirst get those of the host
 	ClusterDomain        string   `json:"clusterDomain,omitempty"`        // none
 	ResolvConf           *string  `json:"resolvConf,omitempty"`           // /etc/resolv.conf; empty: pods get no name server of the host
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"` // none
 
-	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"` // none; for devices: package agent aligns no CPUs and memory
+	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"` // "none"; aligns devices only, neither CPUs nor memory
 	TopologyManagerScope  string `json:"topologyManagerScope,omitempty"`  // container; or pod
 
 	SerializeImagePulls         *bool           `json:"serializeImagePulls,omitempty"`         // false; true: pull one image after the other
@@ -77,7 +77,7 @@ type Configuration struct {
 	HealthzPort                    *int32          `json:"healthzPort,omitempty"`  // 10248 on the loopback; 0: none
 	TLSCertFile                    string          `json:"tlsCertFile,omitempty"`  // a self-signed certificate
 	TLSPrivateKeyFile              string          `json:"tlsPrivateKeyFile,omitempty"`
-	ServerTLSBootstrap             bool            `json:"serverTLSBootstrap,omitempty"` // the certificate is requested from the cluster, where it has to be approved
+	ServerTLSBootstrap             bool            `json:"serverTLSBootstrap,omitempty"` // request the certificate from the cluster, which must approve it
 	Authentication                 Authentication  `json:"authentication"`
 	Authorization                  Authorization   `json:"authorization"`
 	EnableDebuggingHandlers        *bool           `json:"enableDebuggingHandlers,omitempty"`        // true

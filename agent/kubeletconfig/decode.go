@@ -20,7 +20,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/safeyaml"
 )
 
-// object is a decoded JSON object. Its values are those of encoding/json; numbers are of type json.Number.
+// object is a decoded JSON object. Its values have the types of encoding/json; numbers are json.Number.
 type object = map[string]any
 
 // parseObject decodes one YAML or JSON document strictly: duplicate keys are errors. An empty document is a nil object.
@@ -42,8 +42,8 @@ func parseObject(document []byte) (object, error) {
 	return fields, nil
 }
 
-// decode sets the fields of the struct that target points to. The caller has checked the fields with checkFields.
-func decode(fields object, target any) error {
+// decodeFields decodes fields into the struct that target points to. The caller has checked the fields with checkFields.
+func decodeFields(fields object, target any) error {
 	text, err := json.Marshal(fields)
 	if err == nil {
 		err = json.Unmarshal(text, target)
@@ -51,8 +51,8 @@ func decode(fields object, target any) error {
 	return err
 }
 
-// checkFields returns an error for each value that the type t cannot have, and for each unknown field. Names are case-sensitive. Each
-// error starts with path, the name of the field, and has the value.
+// checkFields checks a decoded value against the Go type t. It returns an error for each value of a wrong type and each unknown field; names are
+// case-sensitive. path is the name of the field, with which each error starts.
 func checkFields(t reflect.Type, path string, value any) []error {
 	if value == nil && !isLeaf(t) {
 		return nil
@@ -107,20 +107,20 @@ func checkElements(t reflect.Type, path string, elements []any) (errs []error) {
 	return errs
 }
 
-// checkValue returns an error if a value cannot be decoded into t.
+// checkValue returns an error if value cannot be decoded into t.
 func checkValue(t reflect.Type, value any) error {
-	text := encode(value)
+	text := encodeJSON(value)
 	err := json.Unmarshal(text, reflect.New(t).Interface())
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s is no %s", shorten(text), nameType(wrong.Type))
+		return fmt.Errorf("%s is no %s", shortenText(text), nameType(wrong.Type))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", shorten(text), err)
+		return fmt.Errorf("%s: %w", shortenText(text), err)
 	}
 	return nil
 }
 
-// nameType returns the word for a type in JSON. Integers have their Go names, which state the range.
+// nameType returns the name of t for an error: "object", "list", or the Go name such as int32, which states the range.
 func nameType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Map, reflect.Struct:
@@ -131,8 +131,8 @@ func nameType(t reflect.Type) string {
 	return t.Kind().String()
 }
 
-// encode returns the JSON of a decoded value, with <, > and & as they are.
-func encode(value any) []byte {
+// encodeJSON returns value as JSON for an error. It does not escape <, > and &.
+func encodeJSON(value any) []byte {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
@@ -142,15 +142,15 @@ func encode(value any) []byte {
 	return bytes.TrimSpace(text.Bytes())
 }
 
-// shorten returns the text of a value for an error, at most about 100 bytes.
-func shorten(text []byte) string {
+// shortenText cuts text to 100 bytes for an error.
+func shortenText(text []byte) string {
 	if most := 100; len(text) > most {
 		return strings.ToValidUTF8(string(text[:most]), "") + "..."
 	}
 	return string(text)
 }
 
-// findField returns the type of the field of a struct with a JSON name. It also finds the fields of embedded structs.
+// findField returns the type of the field of struct t whose JSON name is name. It also searches embedded structs.
 func findField(t reflect.Type, name string) (reflect.Type, bool) {
 	for i := range t.NumField() {
 		field := t.Field(i)
@@ -167,7 +167,7 @@ func findField(t reflect.Type, name string) (reflect.Type, bool) {
 	return nil, false
 }
 
-// isLeaf reports whether a type, which is no pointer, decodes its JSON itself.
+// isLeaf reports whether t has a method UnmarshalJSON or UnmarshalText. For a pointer it returns false.
 func isLeaf(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		return false

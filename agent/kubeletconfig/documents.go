@@ -34,8 +34,8 @@ type Documents struct {
 	origins map[string]string // file that has set a field, by name of the field; nil: not loaded from files
 }
 
-// SetBy records that the caller has changed fields after LoadDir, for example because of the flag source. Errors of Validate about these fields
-// name source in place of the file. Fields are the JSON names at the top level of a document.
+// SetBy records that source, such as a command-line flag, has set fields after LoadDir. Errors of Validate about these fields name source in place of
+// the file. fields are JSON names at the top level of a document.
 func (d *Documents) SetBy(source string, fields ...string) {
 	origins := maps.Clone(d.origins) // copies of d share the map
 	if origins == nil {
@@ -61,7 +61,7 @@ func ParseDocuments(data []byte) (Documents, error) {
 	return d, errors.Join(errs...)
 }
 
-// documentSet has the fields of the documents of a file. A document that the file does not have is nil.
+// documentSet has the decoded fields of both documents of a file. A missing document is nil.
 type documentSet struct{ kubelet, node object }
 
 // requireDocument returns an error for a file without a document, such as a file of comments.
@@ -72,20 +72,21 @@ func (s documentSet) requireDocument() error {
 	return nil
 }
 
-// decodeDocuments decodes the documents, whose fields are checked. It returns an error for each value that is not supported.
+// decodeDocuments decodes both documents into their Go types. The caller has checked the fields. It returns an error for each unsupported value.
 func (s documentSet) decodeDocuments() (d Documents, errs []error) {
 	if s.kubelet != nil {
 		d.Kubelet, errs = newConfiguration(s.kubelet)
 	}
 	if s.node != nil {
-		if err := decode(s.node, &d.Node); err != nil {
+		if err := decodeFields(s.node, &d.Node); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return d, errs
 }
 
-// parseDocumentSet parses the documents of a file, and checks the names and types of their fields. In a patch, each field may be null.
+// parseDocumentSet parses a file with at most one document of each kind. It checks the names and types of their fields. If isPatch is true, null is
+// valid for each field.
 func parseDocumentSet(data []byte, isPatch bool) (set documentSet, err error) {
 	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
 		document, err := documents.Read()
@@ -107,14 +108,14 @@ func parseDocumentSet(data []byte, isPatch bool) (set documentSet, err error) {
 			checked, _ = parseObject(document)
 			withoutNulls(checked)
 		}
-		if err := set.add(fields, checked); err != nil {
+		if err := set.addDocument(fields, checked); err != nil {
 			return set, err
 		}
 	}
 }
 
-// add adds the fields of a document to the set, and checks them in the form checked.
-func (s *documentSet) add(fields, checked object) error {
+// addDocument stores fields as the document of its kind. It checks the fields in checked: those of a patch without nulls, or fields itself.
+func (s *documentSet) addDocument(fields, checked object) error {
 	version, kind := textOf(fields["apiVersion"]), textOf(fields["kind"])
 	var errs []error
 	switch {

@@ -29,8 +29,8 @@ import (
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
-// EvictionRules returns the eviction thresholds and grace periods. One of the thresholds limits the memory of all pods
-// together, as the kubelet does by default (enforceNodeAllocatable). Call it after SetDefaults.
+// EvictionRules returns the eviction thresholds and grace periods. One threshold limits the memory of all pods together, as the kubelet does by
+// default (enforceNodeAllocatable). Call SetDefaults first.
 func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	thresholds, err := eviction.ParseThresholds(eviction.Config{
 		Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGracePeriod: c.EvictionSoftGracePeriod, MinimumReclaim: c.EvictionMinimumReclaim,
@@ -42,8 +42,7 @@ func (c *Configuration) EvictionRules() (eviction.Rules, error) {
 	}, err
 }
 
-// NodeStatus returns the configured values for the Node object, such as labels, taints and addresses. Call it after
-// SetDefaults and Validate.
+// NodeStatus returns the configured values for the Node object, such as labels, taints and addresses. Call SetDefaults and Validate first.
 func (d *Documents) NodeStatus() nodestatus.Config {
 	k, n := &d.Kubelet, &d.Node
 	reserved, _ := k.Reserved() // validated
@@ -95,7 +94,7 @@ func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	return r, nil
 }
 
-// parseReserve parses a threshold of evictionHard, such as 100Mi or 10%. It is the part of the capacity that pods cannot request.
+// parseReserve parses a threshold of evictionHard, such as 100Mi or 10%. Pods cannot request this part of the capacity.
 func parseReserve(text string) (podtree.EvictionReserve, error) {
 	amount, err := eviction.ParseAmount(text)
 	if err != nil || amount.Absolute == 0 {
@@ -109,14 +108,14 @@ func parseReserved(field string, amounts map[string]string) (corev1.ResourceList
 	var list corev1.ResourceList
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if reservable := []string{"cpu", "memory", "ephemeral-storage", "pid"}; !slices.Contains(reservable, name) {
-			return nil, fmt.Errorf("%s[%q]: %q: the resource cannot be reserved", field, name, shorten([]byte(amounts[name])))
+			return nil, fmt.Errorf("%s[%q]: %q: the resource cannot be reserved", field, name, shortenText([]byte(amounts[name])))
 		}
 		amount, err := quantity.Parse(amounts[name])
 		if err == nil && amount.Sign() < 0 {
 			err = errors.New("must not be negative")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s[%q]: %q: %w", field, name, shorten([]byte(amounts[name])), err)
+			return nil, fmt.Errorf("%s[%q]: %q: %w", field, name, shortenText([]byte(amounts[name])), err)
 		}
 		if list == nil {
 			list = corev1.ResourceList{}
@@ -143,7 +142,7 @@ func (c *Configuration) DNS() ([]netip.Addr, error) {
 func (c *Configuration) LogPolicy() (logs.Policy, error) {
 	size, err := quantity.Parse(c.ContainerLogMaxSize)
 	if err != nil {
-		return logs.Policy{}, fmt.Errorf("containerLogMaxSize: %q: %w", shorten([]byte(c.ContainerLogMaxSize)), err)
+		return logs.Policy{}, fmt.Errorf("containerLogMaxSize: %q: %w", shortenText([]byte(c.ContainerLogMaxSize)), err)
 	}
 	return logs.Policy{MaxSize: size.Value(), MaxFiles: int(*c.ContainerLogMaxFiles)}, nil
 }
@@ -192,8 +191,8 @@ func (c *Configuration) Topology() (t device.Topology, err error) {
 	return t, err
 }
 
-// HostDNS reads the resolv.conf file of the host for pods, if wanted. A nil result means that the runtime chooses: the file is not wanted, or it is
-// the default one and does not exist. none is true if the name is empty: pods get no name server of the host. Call it after SetDefaults.
+// HostDNS reads the DNS configuration of pods from the host's file resolvConf. dns is nil if the container runtime chooses: wanted is false, or the
+// default file does not exist. none is true if wanted is true and resolvConf is empty: pods get no name server of the host. Call SetDefaults first.
 func (c *Configuration) HostDNS(wanted bool) (dns *cri.DNSConfig, none bool, err error) {
 	path := *c.ResolvConf
 	if !wanted || path == "" {

@@ -16,7 +16,7 @@ const (
 	allBeta  = "AllBeta"
 )
 
-// gateOfStage returns the gate that sets all gates of a stage, or "".
+// gateOfStage returns AllAlpha or AllBeta, the gate that sets all gates of this stage. It returns "" for GA and deprecated gates.
 func gateOfStage(stage string) string {
 	switch stage {
 	case "alpha":
@@ -31,8 +31,8 @@ func gateOfStage(stage string) string {
 type Gate struct {
 	Name     string   // such as GracefulNodeShutdown
 	Stage    string   // alpha, beta, GA or deprecated
-	Default  bool     // value without setting
-	Locked   bool     // the kubelet refuses any other value, too
+	Default  bool     // value if the gate is not set
+	Locked   bool     // the kubelet refuses a value other than Default
 	State    State    // Supported: true and the default are accepted; AllAlpha and AllBeta follow the gates that they set
 	Requires []string // gates that must be on where this gate is on
 }
@@ -50,7 +50,8 @@ func Gates() []Gate {
 	return all
 }
 
-// gateErrors returns an error for each feature gate that the kubelet refuses, and for each value that is not supported here.
+// gateErrors returns an error for each gate in set that the kubelet refuses. If the kubelet accepts all, it returns an error for each value that this
+// module does not support.
 func gateErrors(set map[string]bool) []error {
 	if errs := invalidGates(set); len(errs) > 0 || len(set) == 0 {
 		return errs
@@ -75,8 +76,8 @@ func gateErrors(set map[string]bool) []error {
 	return errs
 }
 
-// invalidGates returns an error for each feature gate that the kubelet refuses: unknown and locked gates, and gates that depend on a gate which is
-// off. Source: k8s.io/component-base/featuregate/feature_gate.go.
+// invalidGates returns the kubelet's error for each unknown or locked gate in set. If there is none, it returns the error for the first gate that
+// requires a gate which is off. Source: k8s.io/component-base/featuregate/feature_gate.go.
 func invalidGates(set map[string]bool) (errs []error) {
 	if len(set) == 0 {
 		return nil
@@ -102,12 +103,12 @@ func invalidGates(set map[string]bool) (errs []error) {
 	return errs
 }
 
-// isSupported reports whether a gate may have the value on.
+// isSupported reports whether this module accepts the value on for gate g.
 func isSupported(g Gate, on bool) bool {
 	return g.Name == allAlpha || g.Name == allBeta || on == g.Default || g.State == NoEffect || g.State == Supported && on
 }
 
-// isGateOn returns the value of a gate: its setting, or that of AllAlpha or AllBeta for gates of the stage, or its default.
+// isGateOn reports whether gate g is on. Its value in set takes precedence over AllAlpha or AllBeta in set, and these over the default.
 func isGateOn(g Gate, set map[string]bool) bool {
 	if on, ok := set[g.Name]; ok {
 		return on
@@ -118,7 +119,8 @@ func isGateOn(g Gate, set map[string]bool) bool {
 	return g.Default
 }
 
-// dependencyErrors returns an error if g is on and a gate that it requires is off.
+// dependencyErrors returns one error with all gates that g requires and that are off. The caller has checked that g is on. known has all gates by
+// name.
 func dependencyErrors(g Gate, known map[string]Gate, set map[string]bool) []error {
 	var off []string
 	for _, name := range g.Requires {

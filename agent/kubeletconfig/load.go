@@ -15,11 +15,11 @@ import (
 	"syscall"
 )
 
-// Bounds of a directory of drop-ins.
+// Limits of a directory of drop-ins.
 const (
 	maxDropIns = 256  // files with the suffix .conf
 	maxEntries = 4096 // files and directories of all names
-	maxDepth   = 8    // directories below each other
+	maxDepth   = 8    // nested directories
 )
 
 // mainFile is the key of the main file in the origins of fields.
@@ -57,7 +57,7 @@ func LoadDir(path, dir string) (Documents, error) {
 			l.base.kubelet["evictionHard"] = object{}
 		}
 	}
-	return l.documents()
+	return l.decodeMerged()
 }
 
 // loader collects the documents of the configuration file and its drop-ins.
@@ -95,12 +95,12 @@ func (l *loader) readMain(path string) error {
 	return nil
 }
 
-// checkGatesOf returns an error for the gates of a main file that the kubelet refuses, even if a drop-in corrects them.
+// checkGatesOf returns an error for feature gates of the main file that the kubelet refuses. A drop-in cannot correct such a gate.
 func checkGatesOf(fields object) error {
 	var gates struct {
 		FeatureGates map[string]bool `json:"featureGates"`
 	}
-	if err := decode(fields, &gates); err != nil {
+	if err := decodeFields(fields, &gates); err != nil {
 		return err
 	}
 	return errors.Join(invalidGates(gates.FeatureGates)...)
@@ -128,7 +128,7 @@ func readRegular(file *os.File) ([]byte, error) {
 	return data, nil
 }
 
-// recordOrigins records that a file sets the fields of a set of documents.
+// recordOrigins records path as the file that sets the fields in set.
 func (l *loader) recordOrigins(set documentSet, path string) {
 	for _, fields := range []object{set.kubelet, set.node} {
 		for name := range fields {
@@ -137,7 +137,7 @@ func (l *loader) recordOrigins(set documentSet, path string) {
 	}
 }
 
-// readDir merges the drop-ins of a directory.
+// readDir merges the drop-ins of a directory and its subdirectories, in lexical order.
 func (l *loader) readDir(dir string) error {
 	info, err := os.Lstat(dir)
 	if err == nil && !info.IsDir() {
@@ -166,7 +166,7 @@ func (l *loader) readDir(dir string) error {
 	})
 }
 
-// checkEntry counts an entry of the directory of drop-ins, and returns an error if there are too many.
+// checkEntry counts an entry of the directory of drop-ins. It returns an error above maxEntries, and for a directory nested deeper than maxDepth.
 func (l *loader) checkEntry(name string, entry fs.DirEntry) error {
 	if l.entries++; l.entries > maxEntries {
 		return fmt.Errorf("is one of more than %d files and directories", maxEntries)
@@ -177,7 +177,7 @@ func (l *loader) checkEntry(name string, entry fs.DirEntry) error {
 	return nil
 }
 
-// readDropIn merges one drop-in. It returns an error if the file is a link, or was replaced while the directory was read.
+// readDropIn merges one drop-in. It returns an error for a symbolic link, and for a file that was replaced during the call.
 func (l *loader) readDropIn(root *os.Root, name, path string, entry fs.DirEntry) error {
 	if l.dropIns++; l.dropIns > maxDropIns {
 		return fmt.Errorf("is one of more than %d drop-ins", maxDropIns)
@@ -215,8 +215,8 @@ func (l *loader) readDropIn(root *os.Root, name, path string, entry fs.DirEntry)
 	return nil
 }
 
-// documents decodes the merged documents.
-func (l *loader) documents() (Documents, error) {
+// decodeMerged decodes the merged documents. Each error names the file that has set the invalid field.
+func (l *loader) decodeMerged() (Documents, error) {
 	d, errs := l.base.decodeDocuments()
 	d.origins = l.origins
 	if len(errs) > 0 {
@@ -225,7 +225,8 @@ func (l *loader) documents() (Documents, error) {
 	return d, nil
 }
 
-// nameFiles adds to each error the file that has set the field with which the error starts. For a field that no file sets it is the main file.
+// nameFiles adds the name of a file to each error. An error starts with the name of a field, and gets the file that has set this field. If no file
+// has set the field, the error gets the main file.
 func (d *Documents) nameFiles(errs []error) (named []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // not those that err wraps

@@ -50,8 +50,8 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// setMergeDefaults sets the defaults that follow from other fields. The kubelet sets all defaults of the main file before it merges drop-ins, so
-// a drop-in does not change these. Source: cmd/kubelet/app/server.go.
+// setMergeDefaults sets fields of the main file whose defaults depend on other fields. It is called before drop-ins are merged, so these defaults do
+// not follow the drop-ins, as in the kubelet. Source: cmd/kubelet/app/server.go.
 func setMergeDefaults(base object) {
 	for name, value := range base {
 		field, ok := findField(reflect.TypeFor[Configuration](), name)
@@ -87,7 +87,8 @@ func setMergeDefaults(base object) {
 	base["evictionHard"] = hard
 }
 
-// replaceNulls removes null from the objects in a checked value of type t, and replaces it by the zero value in maps, which keep the key.
+// replaceNulls removes fields with value null from the objects in value, which has type t. In a map it keeps the key, and replaces null by the zero
+// value of the element type.
 func replaceNulls(t reflect.Type, value any) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -115,7 +116,7 @@ func replaceNulls(t reflect.Type, value any) any {
 // isZeroDuration reports whether a field is missing or a duration of zero.
 func isZeroDuration(value any) bool {
 	var d flushPeriod
-	return value == nil || decode(object{"d": value}, &struct {
+	return value == nil || decodeFields(object{"d": value}, &struct {
 		D *flushPeriod `json:"d"`
 	}{&d}) == nil && d.Duration == 0
 }

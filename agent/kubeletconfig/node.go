@@ -30,7 +30,7 @@ type NodeConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
 	NodeName   string            `json:"nodeName,omitempty"`   // --hostname-override; the name of the host
-	NodeIPs    []netip.Addr      `json:"nodeIPs,omitempty"`    // --node-ip; those of the Node object, or 127.0.0.1 for plain processes without a cluster
+	NodeIPs    []netip.Addr      `json:"nodeIPs,omitempty"`    // --node-ip; addresses of the Node object, or 127.0.0.1 for plain processes without a cluster
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"` // --node-labels
 	Reregister bool              `json:"reregister,omitempty"` // recreate a deleted Node object
 	RootDir    string            `json:"rootDir,omitempty"`    // --root-dir; /var/lib/nodeagent
@@ -41,9 +41,9 @@ type NodeConfiguration struct {
 	ObjectsDir     string `json:"objectsDir,omitempty"`     // config maps, secrets, services and volumes of a node without a cluster, see objects.Dir
 	KeepObjects    bool   `json:"keepObjects,omitempty"`    // objects of running pods are kept on disk, for restarts while the API server is unavailable
 	ManifestSocket string `json:"manifestSocket,omitempty"` // unix socket that serves the manifests of staticPodPath to read and write, see source.NewHandler
-	SharedMounts   bool   `json:"sharedMounts,omitempty"`   // for mountPropagation, where the root of the host is no shared mount
+	SharedMounts   bool   `json:"sharedMounts,omitempty"`   // mount the pods directory shared, as mountPropagation needs, if its parent mount is not
 
-	DockerConfigFiles        []string                `json:"dockerConfigFiles,omitempty"`        // registry credentials; the first file that exists counts
+	DockerConfigFiles        []string                `json:"dockerConfigFiles,omitempty"`        // registry credentials; the first existing file is used
 	CredentialProviders      credential.PluginConfig `json:"credentialProviders,omitempty"`      // --image-credential-provider-config
 	CredentialProviderBinDir string                  `json:"credentialProviderBinDir,omitempty"` // --image-credential-provider-bin-dir
 
@@ -52,8 +52,8 @@ type NodeConfiguration struct {
 	AdoptPods        bool       `json:"adoptPods,omitempty"`        // take over the pods of a kubelet that ran on the node, and no longer runs
 	ForeignPods      bool       `json:"foreignPods,omitempty"`      // also remove orphaned containers that another agent, or no agent, has created
 	UnhealthyDevices string     `json:"unhealthyDevices,omitempty"` // "Evict" pods or "Restart" containers whose devices become unhealthy; empty: neither, as in the kubelet
-	DrainOnExit      bool       `json:"drainOnExit,omitempty"`      // terminate the pods when Run ends
+	DrainOnExit      bool       `json:"drainOnExit,omitempty"`      // terminate all pods before the agent exits
 	LogLevel         slog.Level `json:"logLevel,omitempty"`         // INFO
-	SystemBus        string     `json:"systemBus,omitempty"`        // socket of the message bus of logind; the system's
-	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`  // where logind reads how long to wait; the system's
+	SystemBus        string     `json:"systemBus,omitempty"`        // D-Bus socket on which logind is called; that of the system
+	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`  // directory of logind's drop-in files, for its longest delay; that of the system
 }

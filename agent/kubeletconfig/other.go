@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/quantity"
 )
 
-// otherFields has the fields of a KubeletConfiguration v1beta1 that Configuration does not have. They are decoded to be checked. fieldTable has the
-// state of each field.
+// otherFields has the fields of a KubeletConfiguration v1beta1 that Configuration does not have. Parse decodes these fields only to check their
+// values. fieldTable has the state of each field.
 type otherFields struct {
 	CgroupDriver                              string              `json:"cgroupDriver"`
 	ConfigMapAndSecretChangeDetectionStrategy string              `json:"configMapAndSecretChangeDetectionStrategy"`
@@ -140,10 +140,10 @@ func (p *flushPeriod) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &p.Duration)
 }
 
-// amount is a quantity whose decoding is cheap for every input.
+// amount is a resource quantity from untrusted JSON. Text with a huge exponent, which takes minutes to decode, is an error.
 type amount struct{ resource.Quantity }
 
-// UnmarshalJSON decodes a string or a number. It refuses numbers whose exponent makes them expensive.
+// UnmarshalJSON decodes a string or a number. It refuses a number with a huge exponent.
 func (a *amount) UnmarshalJSON(text []byte) (err error) {
 	number := strings.TrimSpace(string(text))
 	if number == "null" {

@@ -35,13 +35,13 @@ func Parse(data []byte) (Configuration, error) {
 	return c, errors.Join(errs...)
 }
 
-// textOf returns a string of a document, or "" for a missing or other value.
+// textOf returns value if it is a string, otherwise "".
 func textOf(value any) string {
 	s, _ := value.(string)
 	return s
 }
 
-// checkKubeletFields returns an error for each unknown field and each value of another type in a KubeletConfiguration.
+// checkKubeletFields returns an error for each unknown field of a KubeletConfiguration, and for each value of a wrong type.
 func checkKubeletFields(fields object) (errs []error) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		field, ok := findField(reflect.TypeFor[Configuration](), name)
@@ -57,13 +57,14 @@ func checkKubeletFields(fields object) (errs []error) {
 	return errs
 }
 
-// newConfiguration decodes checked fields. It returns an error for each field and gate whose value is not supported.
+// newConfiguration decodes the fields of a KubeletConfiguration, which the caller has checked with checkKubeletFields. It returns an error for each
+// field and feature gate with an unsupported value.
 func newConfiguration(fields object) (c Configuration, errs []error) {
-	if err := decode(fields, &c); err != nil {
+	if err := decodeFields(fields, &c); err != nil {
 		return c, []error{err}
 	}
 	other := &otherFields{}
-	if err := decode(fields, other); err != nil {
+	if err := decodeFields(fields, other); err != nil {
 		return c, []error{err}
 	}
 	if limit := other.PodPidsLimit; limit != nil && *limit < 0 { // any negative number is the default of the kubelet

@@ -29,8 +29,8 @@ type Field struct {
 	Comment string   // reason of the state, or the difference to the kubelet; may be empty
 }
 
-// Fields returns all fields of the KubeletConfiguration of Kubernetes 1.37, sorted by name. Fields that are objects are not in it: the fields of
-// these objects are. Source: k8s.io/kubelet/config/v1beta1.
+// Fields returns all fields of the KubeletConfiguration of Kubernetes 1.37, sorted by name. An object is represented by its fields, such as
+// authentication.anonymous.enabled. Source: k8s.io/kubelet/config/v1beta1.
 func Fields() []Field {
 	rows, comments := fieldRows(), supportedComments()
 	var all []Field
@@ -72,7 +72,7 @@ func fieldRows() map[string]Field {
 	return rows
 }
 
-// fieldNames returns the paths of the fields of a struct that are no structs.
+// fieldNames returns the JSON path of each field in type t that is no struct. path is the path of t. A path has [] for the elements of a list.
 func fieldNames(t reflect.Type, path string) (names []string) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -96,19 +96,19 @@ func fieldNames(t reflect.Type, path string) (names []string) {
 	return names
 }
 
-// secretField is the field whose values, such as bearer tokens, are in no error.
+// secretField is a field with secrets such as bearer tokens. Errors omit its value.
 const secretField = "staticPodURLHeader"
 
 // checkStates returns an error for each field in state DefaultOnly whose value is not accepted. The error has name and value of the field.
 func (o *otherFields) checkStates() (errs []error) {
 	rows := fieldRows()
-	eachLeaf(reflect.ValueOf(o).Elem(), "", "", func(row, path string, value reflect.Value) {
+	visitLeaves(reflect.ValueOf(o).Elem(), "", "", func(row, path string, value reflect.Value) {
 		if r := rows[row]; r.State == DefaultOnly && !isAccepted(value, r.Accept) {
 			want := strings.Join(r.Accept, " or ")
 			if want == "" {
 				want = "an empty value"
 			}
-			text := shorten(encode(value.Interface()))
+			text := shortenText(encodeJSON(value.Interface()))
 			if row == secretField {
 				text = "its value"
 			}
@@ -118,29 +118,30 @@ func (o *otherFields) checkStates() (errs []error) {
 	return errs
 }
 
-// eachLeaf calls visit for each field below v that is no struct, with the name of its row in fieldTable and its path.
-func eachLeaf(v reflect.Value, row, path string, visit func(row, path string, value reflect.Value)) {
+// visitLeaves calls visit for each field in v that is no struct. row is the name of the field in fieldTable. path also has the index of each list
+// element.
+func visitLeaves(v reflect.Value, row, path string, visit func(row, path string, value reflect.Value)) {
 	t := v.Type()
 	switch {
 	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && !isLeaf(t.Elem()):
 		if !v.IsNil() {
-			eachLeaf(v.Elem(), row, path, visit)
+			visitLeaves(v.Elem(), row, path, visit)
 		}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && !isLeaf(t.Elem()):
 		for i := range v.Len() {
-			eachLeaf(v.Index(i), row+"[]", fmt.Sprintf("%s[%d]", path, i), visit)
+			visitLeaves(v.Index(i), row+"[]", fmt.Sprintf("%s[%d]", path, i), visit)
 		}
 	case t.Kind() == reflect.Struct && !isLeaf(t):
 		for i := range t.NumField() {
 			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-			eachLeaf(v.Field(i), strings.TrimPrefix(row+"."+name, "."), strings.TrimPrefix(path+"."+name, "."), visit)
+			visitLeaves(v.Field(i), strings.TrimPrefix(row+"."+name, "."), strings.TrimPrefix(path+"."+name, "."), visit)
 		}
 	default:
 		visit(row, path, v)
 	}
 }
 
-// isAccepted reports whether a value is missing, or equals one of the JSON values in accept.
+// isAccepted reports whether v is zero or empty, or equals one of the JSON values in accept.
 func isAccepted(v reflect.Value, accept []string) bool {
 	zero, hasZero := v.Interface().(interface{ IsZero() bool })
 	switch kind := v.Kind(); {

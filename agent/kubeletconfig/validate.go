@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// Validate returns the joined errors of all invalid fields. An error contains the name and value of the field. A value is
-// invalid if the kubelet rejects it. Call Validate after SetDefaults. Source: pkg/kubelet/apis/config/validation.
+// Validate returns the joined errors of all fields with values that the kubelet rejects. An error contains the name and value of the field. Call
+// SetDefaults first. Source: pkg/kubelet/apis/config/validation.
 func (c *Configuration) Validate() error { return errors.Join(c.validate()...) }
 
 // validate returns an error for each invalid field.
@@ -109,7 +109,7 @@ func (c *Configuration) validateServer() (errs []error) {
 	return errs
 }
 
-// validateLists checks podLogsDir and the taints.
+// validateLists checks podLogsDir and registerWithTaints.
 func (c *Configuration) validateLists() (errs []error) {
 	switch dir := c.PodLogsDir; {
 	case !filepath.IsAbs(dir) || filepath.Clean(dir) != dir:

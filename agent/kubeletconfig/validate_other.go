@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// validate returns an error for each field that the kubelet refuses, and for each field that conflicts with a field of c. Fields in state
-// DefaultOnly have accepted values. Missing fields are valid. Source: pkg/kubelet/apis/config/validation.
+// validate returns an error for each value that the kubelet refuses, or that conflicts with a field of c. Missing fields are valid. It does not check
+// fields in state DefaultOnly: checkStates does. Source: pkg/kubelet/apis/config/validation.
 func (o *otherFields) validate(c *Configuration) (errs []error) {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, n := range []struct {

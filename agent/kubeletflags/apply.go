@@ -26,14 +26,14 @@ const (
 	defaultEndpoint = "unix:///run/containerd/containerd.sock"
 )
 
-// featureGates is the field whose entries are merged with those of the files.
+// featureGates is a field of KubeletConfiguration. The flag merges its entries with those of the files.
 const featureGates = "featureGates"
 
-// LoadFunc reads a configuration file and a directory of drop-ins, either of which may be empty. kubeletconfig.LoadDir is one.
+// LoadFunc reads a configuration file and a directory of drop-ins. Either name may be empty. kubeletconfig.LoadDir is a LoadFunc.
 type LoadFunc func(file, dropIns string) (kubeletconfig.Documents, error)
 
-// Load reads the files that the command line names with load, and applies the flags to the result. Without --config and --config-dir, load is not
-// called. The result has no other defaults than those of Apply, and is not validated.
+// Load calls load with the values of --config and --config-dir, and applies the flags to the result. Without these two flags, it does not call load.
+// The caller sets the remaining defaults of the result and validates it.
 func (l *CommandLine) Load(load LoadFunc) (d kubeletconfig.Documents, err error) {
 	if l.Config != "" || l.ConfigDir != "" {
 		if d, err = load(l.Config, l.ConfigDir); err != nil {
@@ -43,17 +43,18 @@ func (l *CommandLine) Load(load LoadFunc) (d kubeletconfig.Documents, err error)
 	return d, l.Apply(&d)
 }
 
-// Apply sets the fields of d for which there are flags, and reads the files of --image-credential-provider-config. It also sets missing fields whose
-// default differs from package kubeletconfig: containerRuntimeEndpoint, dockerConfigFiles and rootDir. An error names the flag and its value. d keeps no reference to l.
+// Apply sets the fields of d for which flags are given. It reads the files of --image-credential-provider-config. It also sets the kubelet's default
+// of containerRuntimeEndpoint, dockerConfigFiles and rootDir, if missing: package kubeletconfig has other defaults. An error names the flag and its
+// value. d keeps no reference to l.
 func (l *CommandLine) Apply(d *kubeletconfig.Documents) error {
 	errs := []error{l.applyFields(&d.Kubelet)}
 	for i := range l.given {
 		g := &l.given[i]
 		if err := g.applyNode(&d.Node); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", g.name(), err))
+			errs = append(errs, fmt.Errorf("%s: %w", g.describeFlag(), err))
 		}
 		if g.Field != "" && g.Field != featureGates && !strings.Contains(g.Field, ".") {
-			d.SetBy(g.name(), g.Field) // for errors of d.Validate
+			d.SetBy(g.describeFlag(), g.Field) // for errors of d.Validate
 		}
 	}
 	d.Node.RootDir = cmp.Or(d.Node.RootDir, defaultRootDir)
@@ -85,9 +86,9 @@ func dockerConfigFiles(rootDir string) (files []string) {
 	return files
 }
 
-// applyFields sets the fields of the flags in c. Flags of fields that c does not have are skipped: Parse has checked their values.
+// applyFields sets the fields of c for which flags are given. It skips flags whose field c does not have; Parse has checked their values.
 func (l *CommandLine) applyFields(c *kubeletconfig.Configuration) error {
-	flags, err := parseFields(l.fields(func(*givenFlag) bool { return true }))
+	flags, err := parseFields(l.collectFields(func(*givenFlag) bool { return true }))
 	if err != nil {
 		return err
 	}
@@ -108,8 +109,8 @@ func (l *CommandLine) applyFields(c *kubeletconfig.Configuration) error {
 	return nil
 }
 
-// fields returns the fields of the given flags that match, as an object with fields of a KubeletConfiguration.
-func (l *CommandLine) fields(match func(*givenFlag) bool) map[string]any {
+// collectFields returns a KubeletConfiguration object with the fields of all given flags for which match returns true.
+func (l *CommandLine) collectFields(match func(*givenFlag) bool) map[string]any {
 	object := map[string]any{}
 	for i := range l.given {
 		if g := &l.given[i]; g.Field != "" && match(g) {
@@ -119,12 +120,12 @@ func (l *CommandLine) fields(match func(*givenFlag) bool) map[string]any {
 	return object
 }
 
-// checkConflicts returns an error for each flag that isChecked names and whose value is invalid together with the fields of c.
+// checkConflicts validates c together with the given flags. It returns only the errors of flags for which isChecked is true.
 func (l *CommandLine) checkConflicts(c *kubeletconfig.Configuration) error {
 	if !slices.ContainsFunc(l.given, isChecked) {
 		return nil
 	}
-	others := l.fields(func(g *givenFlag) bool { return !fieldOf(c, g.Field).IsValid() })
+	others := l.collectFields(func(g *givenFlag) bool { return !fieldOf(c, g.Field).IsValid() })
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -142,12 +143,13 @@ func (l *CommandLine) checkConflicts(c *kubeletconfig.Configuration) error {
 	return errors.Join(l.nameFlags(merged.Validate())...)
 }
 
-// isChecked reports whether Apply checks the flag together with other fields: Documents.Validate would not name it, or not know it.
+// isChecked reports whether Apply validates flag g together with other fields. It does so for feature gates, whose later errors would not name the
+// flag, and for fields that type Configuration does not have.
 func isChecked(g givenFlag) bool {
 	return g.Field == featureGates || g.Field != "" && !fieldOf(&kubeletconfig.Configuration{}, g.Field).IsValid()
 }
 
-// nameFlags returns the errors of validation that begin with the field of a checked flag.
+// nameFlags returns the errors in validation that begin with the field of a flag for which isChecked is true. It adds the flag to each error.
 func (l *CommandLine) nameFlags(validation error) (errs []error) {
 	joined, _ := validation.(interface{ Unwrap() []error })
 	if joined == nil {
@@ -158,14 +160,14 @@ func (l *CommandLine) nameFlags(validation error) (errs []error) {
 		field, _, _ = strings.Cut(field, "[")
 		for _, g := range l.given {
 			if isChecked(g) && (g.Field == field || strings.HasPrefix(field, g.Field+".")) {
-				errs = append(errs, fmt.Errorf("%s: %w", g.name(), err))
+				errs = append(errs, fmt.Errorf("%s: %w", g.describeFlag(), err))
 			}
 		}
 	}
 	return errs
 }
 
-// applyNode sets the field of n that the flag sets, if any.
+// applyNode sets the field of n that belongs to the flag. A flag without such a field changes nothing.
 func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
 	text := g.value.String()
 	switch g.Name {
@@ -191,12 +193,12 @@ func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
 	return err
 }
 
-// checkCertDir returns an error if --cert-dir is not the directory of the agent's certificates.
+// checkCertDir returns an error if --cert-dir is not rootDir/pki, the directory of the agent's certificates.
 func (l *CommandLine) checkCertDir(rootDir string) error {
 	for i := range l.given {
 		g := &l.given[i]
 		if want := filepath.Join(rootDir, "pki"); g.Name == "cert-dir" && filepath.Clean(g.value.String()) != want {
-			return fmt.Errorf("%s: the directory is not supported by this version, want %q", g.name(), want)
+			return fmt.Errorf("%s: the directory is not supported by this version, want %q", g.describeFlag(), want)
 		}
 	}
 	return nil

@@ -16,12 +16,12 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// checkValues returns an error for each given flag whose value is not supported, or invalid without regard to other settings.
+// checkValues returns an error for each given flag with an unsupported or invalid value. It checks each flag alone.
 func (l *CommandLine) checkValues() (errs []error) {
 	for i := range l.given {
 		g := &l.given[i]
 		if err := g.checkValue(); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", g.name(), err))
+			errs = append(errs, fmt.Errorf("%s: %w", g.describeFlag(), err))
 		}
 	}
 	return errs
@@ -46,7 +46,8 @@ func (g *givenFlag) checkValue() error {
 	return nil
 }
 
-// checkField returns an error if the value is no value of the field, or one that package kubeletconfig does not support.
+// checkField returns an error if package kubeletconfig refuses the value of g for its field. It also refuses a zero value that would mean another
+// default.
 func (g *givenFlag) checkField() error {
 	c, err := parseFields(setField(map[string]any{}, g.Field, g.value.fieldValue()))
 	if err != nil {
@@ -67,7 +68,7 @@ func (g *givenFlag) checkField() error {
 	return nil
 }
 
-// nodeName returns the node name of --hostname-override. It is empty if the value of the flag is: the host name counts.
+// nodeName returns the node name of --hostname-override. It returns "" for an empty value: the agent then uses the host name.
 func (g *givenFlag) nodeName() (string, error) {
 	if name := g.value.String(); name != "" {
 		return nodestatus.NodeName(name)

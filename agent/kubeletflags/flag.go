@@ -44,7 +44,8 @@ func Flags() []Flag {
 	return all
 }
 
-// fieldState returns the field with this path. If the path is that of an object or list, it returns the first field below.
+// fieldState returns the field with this path. If path is that of an object or a list, it returns the first field inside. An unknown path has state
+// DefaultOnly.
 func fieldState(fields []kubeletconfig.Field, path string) kubeletconfig.Field {
 	i := slices.IndexFunc(fields, func(f kubeletconfig.Field) bool {
 		rest, found := strings.CutPrefix(f.Name, path)

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// splitPairs calls add for each pair of key and value in s, without surrounding spaces. Pairs are separated by commas; empty pairs are skipped.
+// splitPairs calls add for each key and value in s, such as a=1,b=2, without surrounding spaces. separator stands between key and value, here "=".
+// kind is the type of the values, for errors. Empty pairs are skipped.
 func splitPairs(s, separator, kind string, add func(key, value string) error) error {
 	for pair := range strings.SplitSeq(s, ",") {
 		if pair == "" {
@@ -31,7 +32,8 @@ func splitPair(pair, separator, kind string, add func(key, value string) error) 
 	return add(strings.TrimSpace(key), strings.TrimSpace(value))
 }
 
-// parsePairs returns a parser for a map. Each occurrence of the flag has one pair if between is empty, else pairs separated by commas.
+// parsePairs returns a parser for a map flag. separator stands between key and value. One occurrence of the flag has one pair if between is empty,
+// otherwise several pairs separated by commas.
 func parsePairs(separator, between string) parser {
 	return func(before any, s string) (any, error) {
 		pairs := extendMap[string](before)
@@ -46,7 +48,7 @@ func parsePairs(separator, between string) parser {
 	}
 }
 
-// parseBools parses feature gates.
+// parseBools parses feature gates, such as A=true,B=false.
 func parseBools(before any, s string) (any, error) {
 	pairs := extendMap[bool](before)
 	return pairs, splitPairs(s, "=", "bool", func(key, value string) error {
@@ -59,7 +61,7 @@ func parseBools(before any, s string) (any, error) {
 	})
 }
 
-// parseMultimap parses HTTP headers.
+// parseMultimap parses HTTP headers, such as A:x,B:y. A header may have several values.
 func parseMultimap(before any, s string) (any, error) {
 	pairs := extendMap[[]string](before)
 	return pairs, splitPairs(s, ":", "string", func(key, value string) error {
@@ -80,7 +82,7 @@ func parseLabels(before any, s string) (any, error) {
 	return labels, nil
 }
 
-// extendMap returns a copy of the map before, or an empty map.
+// extendMap returns a copy of before if it is a map of this type, otherwise an empty map.
 func extendMap[V any](before any) map[string]V {
 	pairs := map[string]V{}
 	if previous, ok := before.(map[string]V); ok {

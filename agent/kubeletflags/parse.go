@@ -31,22 +31,22 @@ type CommandLine struct {
 	given []givenFlag // sorted by name
 }
 
-// givenFlag is a flag of the command line, with the value of all its uses.
+// givenFlag is a flag of the command line. Its value combines all occurrences of the flag.
 type givenFlag struct {
 	Flag
 	value *value
 }
 
-// name returns flag and value for an error.
-func (g *givenFlag) name() string {
+// describeFlag returns the flag as --name=value for an error.
+func (g *givenFlag) describeFlag() string {
 	if g.Name == "manifest-url-header" { // its values may be bearer tokens
 		return "--" + g.Name
 	}
 	return fmt.Sprintf("--%s=%.200s", g.Name, strings.Join(g.value.given, ","))
 }
 
-// Parse parses the arguments of a kubelet, without the name of the program. An error names the flag and its value. The warnings of the returned
-// CommandLine are valid if there is an error, too. If Output is not empty, other flags are not checked. Source: cmd/kubelet/app/server.go.
+// Parse parses the arguments of a kubelet, without the name of the program. An error names the flag and its value. The returned CommandLine has its
+// warnings even if there is an error. If Output is not empty, other flags are not checked. Source: cmd/kubelet/app/server.go.
 func Parse(args []string) (CommandLine, error) {
 	var line CommandLine
 	var warnings bytes.Buffer
@@ -80,7 +80,7 @@ func Parse(args []string) (CommandLine, error) {
 	return line, errors.Join(line.checkValues()...)
 }
 
-// newFlagSet returns a flag set with all flags, and their values by name. Underscores in the names of flags are hyphens.
+// newFlagSet returns a flag set with all flags, and their values by name. An underscore in the name of a flag counts as a hyphen.
 func newFlagSet(flags []Flag) (*pflag.FlagSet, map[string]*value) {
 	set := pflag.NewFlagSet("kubelet", pflag.ContinueOnError)
 	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {

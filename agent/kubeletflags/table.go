@@ -19,7 +19,7 @@ func currentFieldFlags() []string {
 	return []string{"fail-cgroupv1", "log-flush-frequency", "provider-id", "seccomp-default", "vmodule"}
 }
 
-// fieldFlagComments returns the comments that replace those of the fields for some flags of fieldFlags.
+// fieldFlagComments returns comments for some flags of fieldFlags, by flag name. They replace the comments of the fields.
 func fieldFlagComments() map[string]string {
 	return map[string]string{
 		"anonymous-auth":               "without configuration file: false, the default of the file",

@@ -28,7 +28,7 @@ type value struct {
 // parser returns the content of a flag for the text s of its next occurrence. before is the content of the previous occurrences, or nil.
 type parser func(before any, s string) (any, error)
 
-// newValue returns the value of a flag that is not given. byType has the parser of each flag type.
+// newValue returns the value of flag f before the command line is parsed. byType has the parser of each flag type.
 func newValue(f *Flag, byType map[string]parser) *value {
 	v := &value{typ: f.Type, text: f.Default, parse: byType[f.Type]}
 	switch f.Name {
@@ -46,12 +46,12 @@ func newValue(f *Flag, byType map[string]parser) *value {
 func parsersByType() map[string]parser {
 	return map[string]parser{
 		"string":                             func(_ any, s string) (any, error) { return s, nil },
-		"bool":                               single(strconv.ParseBool),
-		"int32":                              single(func(s string) (int64, error) { return strconv.ParseInt(s, 0, 32) }),
-		"int64":                              single(func(s string) (int64, error) { return strconv.ParseInt(s, 0, 64) }),
-		"duration":                           single(time.ParseDuration),
-		"Level":                              single(func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 31) }),
-		"version":                            single(parseVersion),
+		"bool":                               parseSingle(strconv.ParseBool),
+		"int32":                              parseSingle(func(s string) (int64, error) { return strconv.ParseInt(s, 0, 32) }),
+		"int64":                              parseSingle(func(s string) (int64, error) { return strconv.ParseInt(s, 0, 64) }),
+		"duration":                           parseSingle(time.ParseDuration),
+		"Level":                              parseSingle(func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 31) }),
+		"version":                            parseSingle(parseVersion),
 		"ip":                                 parseIP,
 		"quantity":                           parseQuantity,
 		"stringSlice":                        parseSlice,
@@ -85,7 +85,7 @@ func (v *value) Set(s string) error {
 // Type returns the name of the type for the help text.
 func (v *value) Type() string { return v.typ }
 
-// fieldValue returns the content as a value for encoding/json.
+// fieldValue returns the content as a value for encoding/json. A duration is text, such as 10s.
 func (v *value) fieldValue() any {
 	if d, ok := v.content.(time.Duration); ok {
 		return d.String()
@@ -93,8 +93,8 @@ func (v *value) fieldValue() any {
 	return v.content
 }
 
-// single returns a parser for a value that the last occurrence of the flag sets.
-func single[T any](parse func(string) (T, error)) parser {
+// parseSingle returns a parser that ignores earlier occurrences of the flag.
+func parseSingle[T any](parse func(string) (T, error)) parser {
 	return func(_ any, s string) (any, error) { return parse(s) }
 }
 

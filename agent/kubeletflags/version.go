@@ -22,7 +22,7 @@ const (
 	versionRaw = "raw"
 )
 
-// parseVersion parses the value of --version.
+// parseVersion returns "true", "false" or "raw" for the value of --version. A version other than the reported version is an error.
 func parseVersion(s string) (string, error) {
 	switch {
 	case s == versionRaw:
@@ -36,7 +36,7 @@ func parseVersion(s string) (string, error) {
 	return strconv.FormatBool(yes), err
 }
 
-// versionText returns the output of --version, in the format of the kubelet. It is empty if no version is requested.
+// versionText returns the output of --version, in the format of the kubelet. It is empty if mode is "false".
 func versionText(mode string) string {
 	switch mode {
 	case versionYes:

@@ -22,8 +22,8 @@ type Options struct {
 	Respond func(ids []string) device.Response
 }
 
-// Faults replace calls of a [Plugin]. Each func that is set runs in place of one call. It makes the call with next, or skips it.
-// The funcs run in the goroutines of the callers, with no lock held.
+// Faults replace calls of a [Plugin]. Each func that is set runs in place of the calls of its name. next makes the original call. The funcs run in
+// the goroutines of the callers, with no lock held.
 type Faults struct {
 	Preferred func(ctx context.Context, open, chosen []string, count int, next func() ([]string, error)) ([]string, error)
 	Allocate  func(ctx context.Context, ids []string, next func() (device.Response, error)) (device.Response, error)
@@ -125,7 +125,7 @@ func (p *Plugin) Disconnect() {
 	}
 }
 
-// SetFaults replaces the faults. Calls in progress keep theirs.
+// SetFaults replaces the faults. Calls in progress keep the previous faults.
 func (p *Plugin) SetFaults(faults Faults) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *Plugin) beginCall(ctx context.Context, name string, words ...string) (F
 // Options returns Options.Calls.
 func (p *Plugin) Options() device.PluginOptions { return p.opts.Calls }
 
-// Preferred returns chosen and the last ones of open, count IDs in total if there are as many.
+// Preferred returns all IDs in chosen and the last IDs in open: count IDs, or fewer if open has too few.
 func (p *Plugin) Preferred(ctx context.Context, open, chosen []string, count int) ([]string, error) {
 	words := append([]string{fmt.Sprint(count), "of"}, open...)
 	faults, err := p.beginCall(ctx, "Preferred", append(append(words, "with"), chosen...)...)

@@ -26,8 +26,8 @@ const (
 
 // Subject connects the plugin that [TestPlugin] tests.
 type Subject struct {
-	// Connect returns the plugin under test, whose calls make the calls of script. The lists of script must go to feed, for example by
-	// Plugin.Attach. It is called once.
+	// Connect returns the plugin under test. Its calls must call script, and the device lists of script must reach feed, for example by
+	// Plugin.Attach. Connect is called once.
 	Connect func(script *Plugin, feed device.Feed) device.Plugin
 }
 
@@ -66,8 +66,8 @@ type pluginCheck struct {
 	plugin     device.Plugin
 }
 
-// connect connects a script with opts. Two devices are the default.
-func (c *pluginCheck) connect(opts Options) {
+// connectScript creates a scripted plugin with opts and connects it. Without Options.Devices, the plugin has two devices.
+func (c *pluginCheck) connectScript(opts Options) {
 	if opts.Devices == nil {
 		opts.Devices = []device.Device{{ID: "a", Healthy: true, Nodes: 1}, {ID: "b"}}
 	}
@@ -89,19 +89,19 @@ func (c *pluginCheck) awaitList(want ...device.Device) {
 
 func (c *pluginCheck) checkOptions() {
 	for _, want := range []device.PluginOptions{{}, {PreStart: true}, {Preferred: true}, {PreStart: true, Preferred: true}} {
-		c.connect(Options{Calls: want})
+		c.connectScript(Options{Calls: want})
 		c.Hold(c.plugin.Options() == want, ruleOptions, "Options: %+v, not %+v", c.plugin.Options(), want)
 	}
 }
 
 func (c *pluginCheck) checkList() {
 	devices := []device.Device{{ID: "none", Healthy: true}, {ID: "first", Nodes: 1}, {ID: "last", Healthy: true, Nodes: 1 << 63}, {ID: "two", Nodes: 6}}
-	c.connect(Options{Devices: slices.Clone(devices)})
+	c.connectScript(Options{Devices: slices.Clone(devices)})
 	c.awaitList(devices...)
 }
 
 func (c *pluginCheck) checkUpdates() {
-	c.connect(Options{})
+	c.connectScript(Options{})
 	c.awaitList(device.Device{ID: "a", Healthy: true, Nodes: 1}, device.Device{ID: "b"})
 	steps := []struct {
 		change func() error
@@ -124,12 +124,12 @@ func (c *pluginCheck) checkLargeList() {
 	for i := range devices {
 		devices[i] = device.Device{ID: fmt.Sprintf("device-%05d-%s", i, strings.Repeat("x", 60)), Healthy: i%3 > 0, Nodes: 1 << (i % 8)}
 	}
-	c.connect(Options{Devices: slices.Clone(devices)})
+	c.connectScript(Options{Devices: slices.Clone(devices)})
 	c.awaitList(devices...)
 }
 
 func (c *pluginCheck) checkDisconnect() {
-	c.connect(Options{})
+	c.connectScript(Options{})
 	c.awaitList(device.Device{ID: "a", Healthy: true, Nodes: 1}, device.Device{ID: "b"})
 	c.script.Disconnect()
 	c.Until(ruleClose, func() (bool, string) { return c.feed.Closed(), "the feed is not closed" })
@@ -145,7 +145,7 @@ func (c *pluginCheck) requireCall(rule, want string) {
 }
 
 func (c *pluginCheck) checkPreferred() {
-	c.connect(Options{Calls: device.PluginOptions{Preferred: true}})
+	c.connectScript(Options{Calls: device.PluginOptions{Preferred: true}})
 	ids, err := c.plugin.Preferred(c.Context(), []string{"a", "b", "c"}, []string{"d"}, 3)
 	c.Succeed(err, rulePreferred, "Preferred")
 	c.requireCall(ruleOpen, "Preferred 3 of a b c with d")
@@ -160,7 +160,7 @@ func (c *pluginCheck) checkAllocate() {
 		Annotations: map[string]string{"vendor.example/gpu": "a"},
 		CDIDevices:  []string{"vendor.example/gpu=a", "vendor.example/gpu=b"},
 	}
-	c.connect(Options{Respond: func([]string) device.Response { return want }})
+	c.connectScript(Options{Respond: func([]string) device.Response { return want }})
 	got, err := c.plugin.Allocate(c.Context(), []string{"b", "a"})
 	c.Succeed(err, ruleAllocate, "Allocate")
 	c.requireCall(ruleAllocate, "Allocate b a")
@@ -168,14 +168,14 @@ func (c *pluginCheck) checkAllocate() {
 }
 
 func (c *pluginCheck) checkZeroResponse() {
-	c.connect(Options{Respond: func([]string) device.Response { return device.Response{} }})
+	c.connectScript(Options{Respond: func([]string) device.Response { return device.Response{} }})
 	got, err := c.plugin.Allocate(c.Context(), []string{"a"})
 	c.Succeed(err, ruleAllocate, "Allocate")
 	c.Hold(reflect.DeepEqual(got, device.Response{}), ruleZero, "response %+v", got)
 }
 
 func (c *pluginCheck) checkPreStart() {
-	c.connect(Options{Calls: device.PluginOptions{PreStart: true}})
+	c.connectScript(Options{Calls: device.PluginOptions{PreStart: true}})
 	c.Succeed(c.plugin.PreStart(c.Context(), []string{"a", "b"}), rulePreStart, "PreStart")
 	c.requireCall(rulePreStart, "PreStart a b")
 }
@@ -201,7 +201,7 @@ func (c *pluginCheck) failCalls(fail func(context.Context) error) {
 }
 
 func (c *pluginCheck) checkErrors() {
-	c.connect(Options{Calls: device.PluginOptions{Preferred: true, PreStart: true}})
+	c.connectScript(Options{Calls: device.PluginOptions{Preferred: true, PreStart: true}})
 	c.failCalls(func(context.Context) error { return errors.New("no such device: a") })
 	c.forEachCall(func(name string, call func(context.Context) error) {
 		err := call(c.Context())
@@ -227,7 +227,7 @@ func (c *pluginCheck) awaitReturn(name string, want error, call func() error) {
 }
 
 func (c *pluginCheck) checkDeadline() {
-	c.connect(Options{Calls: device.PluginOptions{Preferred: true, PreStart: true}})
+	c.connectScript(Options{Calls: device.PluginOptions{Preferred: true, PreStart: true}})
 	c.failCalls(Hang)
 	c.forEachCall(func(name string, call func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(c.Context(), shortWait)
@@ -237,7 +237,7 @@ func (c *pluginCheck) checkDeadline() {
 }
 
 func (c *pluginCheck) checkCanceled() {
-	c.connect(Options{Calls: device.PluginOptions{Preferred: true, PreStart: true}})
+	c.connectScript(Options{Calls: device.PluginOptions{Preferred: true, PreStart: true}})
 	c.forEachCall(func(name string, call func(context.Context) error) {
 		ctx, cancel := context.WithCancel(c.Context())
 		c.failCalls(func(ctx context.Context) error { cancel(); return Hang(ctx) })
@@ -248,7 +248,7 @@ func (c *pluginCheck) checkCanceled() {
 
 // checkConcurrent makes a call while another call hangs.
 func (c *pluginCheck) checkConcurrent() {
-	c.connect(Options{})
+	c.connectScript(Options{})
 	hung := make(chan struct{})
 	c.script.SetFaults(Faults{Allocate: func(ctx context.Context, ids []string, next func() (device.Response, error)) (device.Response, error) {
 		if ids[0] == "a" {

@@ -121,7 +121,7 @@ var mutants = map[string]struct {
 			return nil, err
 		}}
 	}},
-	"swaps open and chosen": {"Preferred", "open are the IDs", func() *mutant {
+	"swaps open and chosen": {"Preferred", "open has the IDs", func() *mutant {
 		return &mutant{preferred: func(ctx context.Context, p device.Plugin, open, chosen []string, count int) ([]string, error) {
 			return p.Preferred(ctx, chosen, open, count)
 		}}

@@ -75,11 +75,11 @@ func (e *checkpointEntries) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ReadCheckpoint reads the file kubelet_internal_checkpoint at path. It verifies the checksum as the kubelet does, follows no symbolic
-// link, and writes nothing. Claims are sorted by pod, container and resource; of two for one container and resource, the last counts.
+// ReadCheckpoint reads the file kubelet_internal_checkpoint at path. It verifies the checksum as the kubelet does, follows no symbolic link, and
+// writes nothing. Claims are sorted by pod, container and resource. If two claims have the same container and resource, the last is used.
 //
-// A claim whose stored response is invalid has a nil Response, and keeps its devices. NUMA nodes above 63 are omitted. A file that does not
-// exist is an error that wraps [fs.ErrNotExist]. Source: pkg/kubelet/cm/devicemanager/pod_devices.go, readCheckpoint in manager.go.
+// A claim whose stored response is invalid has a nil Response, and keeps its devices. NUMA nodes above 63 are omitted. A file that does not exist is
+// an error that wraps [fs.ErrNotExist]. Source: pkg/kubelet/cm/devicemanager/pod_devices.go, readCheckpoint in manager.go.
 //
 // [fs.ErrNotExist]: https://pkg.go.dev/io/fs#ErrNotExist
 func ReadCheckpoint(path string) (device.Previous, error) {
@@ -94,7 +94,7 @@ func ReadCheckpoint(path string) (device.Previous, error) {
 	return previous, nil
 }
 
-// parseCheckpoint returns the claims in the content of a checkpoint.
+// parseCheckpoint returns the claims and the resource names in content, the bytes of a checkpoint file.
 func parseCheckpoint(content []byte) (device.Previous, error) {
 	var file checkpointFile
 	if err := json.Unmarshal(content, &file); err != nil {

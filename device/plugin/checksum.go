@@ -28,7 +28,7 @@ type dumper interface {
 	io.StringWriter
 }
 
-// dump writes the data as the kubelet dumps it. A nil slice or map differs from an empty one.
+// dump writes the data as the kubelet dumps it. A nil slice or map is written as <nil>, an empty slice as [].
 func (d *checkpointData) dump(w dumper) {
 	writeAll(w, "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)")
 	dumpList(w, d.PodDeviceEntries, func(e checkpointEntry) { e.dump(w) })
@@ -63,7 +63,7 @@ func dumpMap[K string | int64](w dumper, m map[K][]string, format func(K) string
 	writeAll(w, "]")
 }
 
-// dumpList writes a list, each of whose elements dump writes.
+// dumpList writes a list in brackets, and calls dump for each element.
 func dumpList[E any](w dumper, list []E, dump func(E)) {
 	if list == nil {
 		writeAll(w, "<nil>")

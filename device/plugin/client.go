@@ -46,7 +46,7 @@ type client struct {
 
 var _ device.Plugin = (*client)(nil)
 
-// newClient calls GetDevicePluginOptions of the plugin at conn. After an error, conn is not closed.
+// newClient returns a client for the plugin at conn. It calls GetDevicePluginOptions. After an error, conn stays open.
 func newClient(ctx context.Context, conn *grpc.ClientConn, socket string) (*client, error) {
 	c := &client{
 		socket: socket, conn: conn, api: api.NewDevicePluginClient(conn),
@@ -68,7 +68,7 @@ func (c *client) close() {
 	_ = c.conn.Close()
 }
 
-// checkOpen returns an error after close. Source: errEndpointStopped in pkg/kubelet/cm/devicemanager/types.go.
+// checkOpen returns an error if close was called. Source: errEndpointStopped in pkg/kubelet/cm/devicemanager/types.go.
 func (c *client) checkOpen() error {
 	if c.closed.Load() {
 		return fmt.Errorf("endpoint %s has been stopped", c.socket)
@@ -76,7 +76,7 @@ func (c *client) checkOpen() error {
 	return nil
 }
 
-// Options returns the calls that the plugin has requested when it connected.
+// Options returns the optional calls that the plugin requested in its response of GetDevicePluginOptions.
 func (c *client) Options() device.PluginOptions { return c.options }
 
 // Preferred calls GetPreferredAllocation. As in the kubelet, only the first container of the response counts, and a response without
@@ -140,7 +140,8 @@ func (c *client) Allocate(ctx context.Context, ids []string) (device.Response, e
 	return response, nil
 }
 
-// allocatePrefix returns the socket if gRPC has rejected the response of Allocate. Errors of the plugin have no prefix, as in the kubelet.
+// allocatePrefix returns the start of an error of Allocate. It names the socket if gRPC has rejected the response. Errors of the plugin have no
+// prefix, as in the kubelet.
 func (c *client) allocatePrefix(err error) string {
 	text := status.Convert(err).Message()
 	if strings.HasPrefix(text, "grpc: received message") || strings.HasPrefix(text, "cardinality violation") {
@@ -162,7 +163,7 @@ func (c *client) PreStart(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// takeSlot takes a slot for a call, which the caller releases. It returns a gRPC error if ctx ends first.
+// takeSlot waits for a free slot of a call, which the caller releases. It returns a gRPC error if ctx ends first.
 func takeSlot(ctx context.Context, slots chan struct{}) error {
 	select {
 	case slots <- struct{}{}:
@@ -190,8 +191,8 @@ func (e *callError) Unwrap() []error {
 	return []error{e.err, e.ctxErr}
 }
 
-// wrapCallError returns the error of a call that has returned err. The error wraps [context.DeadlineExceeded] if the deadline has passed,
-// also if the plugin has noticed first.
+// wrapCallError returns err of a gRPC call with prefix and shortened text. After the deadline, the result wraps [context.DeadlineExceeded], even if
+// the plugin has reported the deadline first.
 func wrapCallError(ctx context.Context, prefix string, err error) error {
 	e := &callError{prefix: prefix, err: shortenError(err), ctxErr: ctx.Err()}
 	if e.ctxErr == nil && status.Code(err) == codes.DeadlineExceeded {
@@ -200,7 +201,7 @@ func wrapCallError(ctx context.Context, prefix string, err error) error {
 	return e
 }
 
-// shortenError returns an error with the gRPC code and the shortened text of err. An error that is not of gRPC is returned.
+// shortenError returns an error with the gRPC code of err and its shortened text. An error that is not from gRPC is returned unchanged.
 func shortenError(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {

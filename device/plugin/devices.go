@@ -14,7 +14,8 @@ import (
 // noNode is the NUMA node of a device without one, as in sysfs and in the kubelet's checkpoint.
 const noNode = -1
 
-// convertDevices returns the devices of a list. [device.Feed] checks that IDs are unique. An error names the device.
+// convertDevices returns the devices of a ListAndWatch response. It checks IDs and NUMA nodes; [device.Feed] checks that IDs are unique. An error
+// names the device.
 func convertDevices(list []*api.Device) ([]device.Device, error) {
 	if len(list) > device.MaxDevices {
 		return nil, fmt.Errorf("list has %d devices, more than %d", len(list), device.MaxDevices)

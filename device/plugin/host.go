@@ -40,8 +40,8 @@ func New(opts Options) (*Host, error) {
 	return h, nil
 }
 
-// Run serves the registration API on Dir/kubelet.sock and follows the devices of plugins, until ctx ends. It creates Options.Dir. A
-// failed server is started again after a pause: see [Host.Check]. When Run returns, all feeds are closed. It must be called only once.
+// Run serves the registration API on Dir/kubelet.sock and reads the device lists of plugins, until ctx ends. It creates Options.Dir. It restarts a
+// failed server after a pause; until then, [Host.Check] returns the error. When Run returns, all feeds are closed. Call Run only once.
 func (h *Host) Run(ctx context.Context) error {
 	if err := h.guard.Begin(); err != nil {
 		return fmt.Errorf("device/plugin: %w", err)
@@ -86,8 +86,8 @@ func (h *Host) setServerError(err error) {
 	h.serverErr = err
 }
 
-// startSession starts the goroutine of s. It cancels sessions of this resource and socket that are not connected yet; a connected
-// session ends when s is connected. Run's goroutine calls it.
+// startSession starts the goroutine of s. It cancels sessions of this resource and socket that are not connected yet; a connected session ends when s
+// is connected. Only Run calls it.
 func (h *Host) startSession(ctx context.Context, wg *sync.WaitGroup, s *session) {
 	ctx = s.bindContext(ctx)
 	h.mu.Lock()

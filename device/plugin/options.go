@@ -13,7 +13,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plugingrpc"
 )
 
-// Receiver takes the plugins that have connected. A device.Allocator is one. Its method may be called concurrently.
+// Receiver receives each plugin when it is connected. A device.Allocator is a Receiver. Connect may be called concurrently.
 type Receiver interface {
 	// Connect adds the plugin p, which serves a resource at the unix socket with this path, and returns the feed for its devices. A
 	// second plugin with the same resource and socket replaces the first; calls of the first feed then have no effect. After an error
@@ -29,8 +29,8 @@ type Options struct {
 	// DevicePlugin are used. Empty: plugins register in Dir only.
 	Registry string
 	Receiver Receiver // required
-	// Sockets are those of the plugins before a restart. Run connects to each once. Relative paths are relative to Dir. Of more than 1,024
-	// sockets, Run connects to the last of each resource only. Nil: none.
+	// Sockets are the sockets of plugins that were connected before a restart. Run connects to each socket once. Relative paths are relative to Dir.
+	// If there are more than 1,024 sockets, Run connects to the last socket of each resource only. Nil: none.
 	Sockets []device.Socket
 	Hooks   Hooks
 	Logger  *slog.Logger // nil discards
@@ -80,8 +80,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// limitSockets returns list if it has at most maxPlugins sockets. Otherwise it returns the last socket of each resource, of at most maxPlugins resources.
-// It returns no error: what plugins have registered must not prevent a restart.
+// limitSockets returns list if it has at most maxPlugins sockets. Otherwise it returns the last socket of each resource, for at most maxPlugins
+// resources. It returns no error, because registrations of plugins must not prevent a restart.
 func limitSockets(list []device.Socket) []device.Socket {
 	if len(list) <= maxPlugins {
 		return list

@@ -19,8 +19,7 @@ import (
 	"github.com/seed81659283/nodeagent/internal/runonce"
 )
 
-// registerWait is the time after which Register returns although the socket of the plugin has not accepted a connection. It is shorter than
-// the deadlines that plugins use.
+// registerWait limits how long Register waits until the socket of the plugin accepts a connection. It is shorter than the deadlines that plugins use.
 const registerWait = 2 * time.Second
 
 // registrar is the registration service of a host.
@@ -41,7 +40,7 @@ func (r *registrar) Register(ctx context.Context, request *api.RegisterRequest) 
 		r.host.opts.Logger.Warn("registration of device plugin is refused",
 			"resource", shortenText(request.GetResourceName()), "error", shortenText(err.Error()))
 	} else {
-		err = r.host.connect(ctx, s, registerWait)
+		err = r.host.connectSession(ctx, s, registerWait)
 	}
 	if err != nil {
 		return nil, status.Error(codes.Unknown, shortenText(err.Error()))
@@ -49,7 +48,7 @@ func (r *registrar) Register(ctx context.Context, request *api.RegisterRequest) 
 	return &api.Empty{}, nil
 }
 
-// acceptRequest checks a request, and returns the session for its plugin.
+// acceptRequest checks a Register request. It returns a new session for the plugin, which is not started yet.
 func (h *Host) acceptRequest(request *api.RegisterRequest) (*session, error) {
 	if err := checkVersion(request.GetVersion()); err != nil {
 		return nil, err
@@ -63,9 +62,9 @@ func (h *Host) acceptRequest(request *api.RegisterRequest) (*session, error) {
 	return newSession(request.GetResourceName(), filepath.Join(h.opts.Dir, request.GetEndpoint()), true), nil
 }
 
-// connect starts s and waits until its plugin is connected. After wait, it returns nil if the socket has not accepted a connection; zero means
-// no limit. If ctx ends, the session is stopped. After the end of Run, connect fails.
-func (h *Host) connect(ctx context.Context, s *session, wait time.Duration) error {
+// connectSession passes s to Run and waits until the plugin is connected. It returns nil after the time wait if the socket has not accepted a
+// connection by then; zero means no limit. If ctx ends, it stops s. After Run has returned, it returns an error.
+func (h *Host) connectSession(ctx context.Context, s *session, wait time.Duration) error {
 	select {
 	case h.starts <- s:
 	case <-ctx.Done():

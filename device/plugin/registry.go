@@ -51,10 +51,10 @@ func (r registryHandler) Register(ctx context.Context, p pluginregistry.Plugin) 
 	if err := r.Validate(p); err != nil {
 		return err
 	}
-	return r.host.connect(ctx, newSession(p.Name, p.Endpoint, true), 0)
+	return r.host.connectSession(ctx, newSession(p.Name, p.Endpoint, true), 0)
 }
 
-// Deregister disconnects the plugin, and returns when its feed is closed. A plugin that is not connected is ignored.
+// Deregister disconnects plugin p, and returns when its feed is closed or ctx ends. It ignores a plugin that is not connected.
 func (r registryHandler) Deregister(ctx context.Context, p pluginregistry.Plugin) {
 	h := r.host
 	h.mu.Lock()

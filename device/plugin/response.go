@@ -25,8 +25,8 @@ const (
 	maxPath       = 4095
 )
 
-// convertResponse returns the response of Allocate for a container, or an error for its first invalid value. It cleans paths, and drops
-// identical duplicates. Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
+// convertResponse returns the response of Allocate for a container. It cleans paths and drops identical duplicates. An error names the first invalid
+// value. Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
 func convertResponse(r *api.ContainerAllocateResponse) (out device.Response, err error) {
 	counts := map[string]int{
 		"env variables": len(r.GetEnvs()), "mounts": len(r.GetMounts()), "devices": len(r.GetDevices()),
@@ -134,7 +134,7 @@ func convertDeviceNodes(list []*api.DeviceSpec) ([]cri.Device, error) {
 	return devices, nil
 }
 
-// convertCDIDevices returns the names without duplicates. A name has the form VENDOR/CLASS=NAME.
+// convertCDIDevices returns the device names in list without duplicates. A name has the form VENDOR/CLASS=NAME.
 func convertCDIDevices(list []*api.CDIDevice) (names []string, err error) {
 	for _, d := range list {
 		name := d.GetName()
@@ -153,7 +153,7 @@ func convertCDIDevices(list []*api.CDIDevice) (names []string, err error) {
 	return names, nil
 }
 
-// cleanPaths returns the cleaned paths of a mount or device node, or an error for one that is not absolute or leads upwards.
+// cleanPaths returns the cleaned paths of a mount or device node. A path that is not absolute, or contains "..", is an error.
 func cleanPaths(containerPath, hostPath string) (cleanContainer, cleanHost string, err error) {
 	if cleanContainer, err = cleanPath(containerPath); err != nil {
 		return "", "", fmt.Errorf("container path %.128q: %w", containerPath, err)
@@ -164,7 +164,7 @@ func cleanPaths(containerPath, hostPath string) (cleanContainer, cleanHost strin
 	return cleanContainer, cleanHost, nil
 }
 
-// cleanPath returns p without trailing and duplicate slashes.
+// cleanPath returns p without trailing and duplicate slashes. A path that is relative, too long, or contains "..", is an error.
 func cleanPath(p string) (string, error) {
 	switch {
 	case !strings.HasPrefix(p, "/"):

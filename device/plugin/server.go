@@ -67,9 +67,9 @@ func (h *Host) serveRegistration(ctx context.Context) {
 	}
 }
 
-// runServer runs the registration server until it fails or ctx ends. All its goroutines have returned then.
+// runServer runs the registration server until it fails or ctx ends. When runServer returns, its goroutines have returned.
 func (h *Host) runServer(ctx context.Context) error {
-	l, err := h.listen(ctx)
+	l, err := h.listenOnSocket(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (h *Host) runServer(ctx context.Context) error {
 	}
 }
 
-// listen creates Options.Dir, and listens on kubelet.sock. It replaces a socket on which no process listens.
-func (h *Host) listen(ctx context.Context) (net.Listener, error) {
+// listenOnSocket creates Options.Dir, and listens on kubelet.sock. It replaces a socket on which no process listens.
+func (h *Host) listenOnSocket(ctx context.Context) (net.Listener, error) {
 	if err := os.MkdirAll(h.opts.Dir, 0o750); err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (h *Host) listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStaleSocket removes the socket at path, unless a process listens there. Any other file is an error.
+// removeStaleSocket removes the socket at path if no process listens there. A file that is no socket is an error.
 func removeStaleSocket(ctx context.Context, path string) error {
 	switch found, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -158,8 +158,8 @@ func createDeprecationFile(dir string) error {
 	return f.Close()
 }
 
-// limitedListener accepts connections. Above limit, it closes the connection from which it has read nothing for the longest time: clients that
-// keep their connections lock out no plugin.
+// limitedListener accepts connections. Above limit, it closes the connection whose last read is the longest ago, so that clients with idle
+// connections lock out no plugin.
 type limitedListener struct {
 	net.Listener
 	limit int
@@ -176,14 +176,14 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	}
 	c := &limitedConn{Conn: accepted, listener: l}
 	c.lastRead.Store(time.Now().UnixNano())
-	if removed := l.add(c); removed != nil {
+	if removed := l.addConn(c); removed != nil {
 		_ = removed.Conn.Close()
 	}
 	return c, nil
 }
 
-// add adds c. Above the limit, it removes and returns another connection, which the caller closes.
-func (l *limitedListener) add(c *limitedConn) (removed *limitedConn) {
+// addConn adds c. Above the limit, it removes and returns the connection with the oldest read, which the caller closes.
+func (l *limitedListener) addConn(c *limitedConn) (removed *limitedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.open) >= l.limit {

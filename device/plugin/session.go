@@ -40,10 +40,10 @@ func dialPolicy() backoff.Policy {
 	return backoff.Policy{First: 10 * time.Millisecond, Max: 500 * time.Millisecond}
 }
 
-// sessionKey identifies the registrations that replace each other.
+// sessionKey identifies a plugin. A newer session with an equal key replaces an older session.
 type sessionKey struct{ resource, socket string }
 
-// session is the use of one registered plugin, from its registration until its stream has ended.
+// session is the connection to one registered plugin, from its registration until its stream of device lists ends.
 type session struct {
 	key   sessionKey
 	retry bool // retry the connection until [plugingrpc.Timeout]
@@ -69,7 +69,7 @@ func newSession(resource, socket string, retry bool) *session {
 	}
 }
 
-// bindContext returns the context of the session, which [session.stop] cancels.
+// bindContext derives the context of the session from ctx. [session.stop] cancels it.
 func (s *session) bindContext(ctx context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *session) bindContext(ctx context.Context) context.Context {
 	return ctx
 }
 
-// stop cancels the session for a reason, also if it is started later. It does not wait for the end.
+// stop cancels the context of the session with reason, also if bindContext is called later. It does not wait until the session has ended.
 func (s *session) stop(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,10 +143,10 @@ func (h *Host) removeSession(s *session) {
 	close(s.done)
 }
 
-// connectPlugin connects to the plugin of s and adds it to the receiver. Earlier sessions of s.key are connected or have failed by then, so
-// that the receiver gets the plugins of a socket in the order of their registrations.
+// connectPlugin connects to the plugin of s and passes it to the receiver. It first waits until earlier sessions of s.key are connected or have
+// failed, so that the receiver gets plugins in the order of their registrations.
 func (h *Host) connectPlugin(ctx context.Context, s *session) (*client, device.Feed, error) {
-	conn, err := s.dial(ctx)
+	conn, err := s.dialSocket(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed to dial device plugin: %w", err) // the kubelet's text
 	}
@@ -173,8 +173,8 @@ func (h *Host) connectPlugin(ctx context.Context, s *session) (*client, device.F
 	return c, feed, nil
 }
 
-// dial connects to the socket of s. If s.retry is set, it retries until [plugingrpc.Timeout], except if the path is not that of a socket.
-func (s *session) dial(ctx context.Context) (*grpc.ClientConn, error) {
+// dialSocket connects to the socket of s. If s.retry is true, it retries until [plugingrpc.Timeout], unless the file at the path is no socket.
+func (s *session) dialSocket(ctx context.Context) (*grpc.ClientConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, plugingrpc.Timeout)
 	defer cancel()
 	for failures := 1; ; failures++ {
@@ -188,7 +188,7 @@ func (s *session) dial(ctx context.Context) (*grpc.ClientConn, error) {
 	}
 }
 
-// watchDevices passes the device lists of a plugin to feed until the stream ends, and returns the reason.
+// watchDevices passes the device lists of plugin c to feed. It returns the error that ended the stream.
 func (h *Host) watchDevices(ctx context.Context, s *session, c *client, feed device.Feed) error {
 	stream, err := c.api.ListAndWatch(ctx, &api.Empty{})
 	if err != nil {

@@ -28,13 +28,13 @@ import (
 // Options configures [Devices]. The zero value keeps no record.
 type Options struct {
 	Allocator device.Options // zero: no record, and no NUMA nodes
-	// Runtime has the containers that say who holds devices when the record is lost. Nil: Allocator.Running.
+	// Runtime lists the containers whose annotations restore a lost record. Nil: Allocator.Running lists them.
 	Runtime cri.Lister
-	// IsManaged reports whether a source lists the pod with this UID, or it is being removed. The devices of other pods are released. Nil: only
+	// IsManaged reports whether a source lists the pod with this UID, or the pod is being removed. The devices of other pods are released. Nil: only
 	// Release releases devices. *lifecycle.Handle and *lifecycle.Reconciler have this method.
 	IsManaged func(uid string) bool
-	// Unhealthy is the reaction to a device that becomes unhealthy. A device that no plugin lists causes none. Empty: the health is only in the status,
-	// as in the kubelet.
+	// Unhealthy is the reaction to a device that becomes unhealthy. A device that no plugin lists causes no reaction. Empty: the health is only in
+	// the container status, as in the kubelet.
 	Unhealthy Reaction
 	// Evict evicts a pod. *lifecycle.Handle and *lifecycle.Reconciler have this method. Required for [EvictPod].
 	Evict func(ctx context.Context, uid string, eviction podstatus.Eviction) error
@@ -66,7 +66,8 @@ type Devices struct {
 }
 
 // New returns Devices with an allocator of their own. Functions registered by Notify are called in addition to Hooks.PodsChanged of the allocator.
-// New starts no goroutine; call [Devices.Run]. New returns an error for an Unhealthy that is unknown or lacks Evict, and those of [device.New].
+// New starts no goroutine; call [Devices.Run]. It returns an error for an unknown Unhealthy, for [EvictPod] without Evict, and the errors of
+// [device.New].
 func New(opts Options) (*Devices, error) {
 	d := &Devices{isManaged: opts.IsManaged, changed: make(chan struct{}, 1)}
 	o := opts.Allocator
@@ -131,10 +132,10 @@ func listContainers(ctx context.Context, runtime cri.Lister) (list []device.Runn
 // Allocator returns the allocator, to which plugins are connected.
 func (d *Devices) Allocator() *device.Allocator { return d.allocator }
 
-// lookPeriod is the time between two looks for pods that are not managed, and for unhealthy devices whose pods could not be evicted.
+// lookPeriod is the time between two checks for pods that are not managed. Run also retries failed evictions then.
 const lookPeriod = time.Minute
 
-// evictTimeout is the time for which Run waits for evictions before it looks for further ones.
+// evictTimeout limits how long Run waits for evictions before it checks for further pods with unhealthy devices.
 const evictTimeout = 30 * time.Second
 
 // Run runs the allocator, releases the devices of pods that are not managed, and evicts pods with unhealthy devices, until ctx ends. It must be
@@ -204,11 +205,11 @@ func (d *Devices) describeUnhealthy(uid string, containers map[string]map[string
 	return ""
 }
 
-// Notify registers fn, which is called with the UIDs of pods whose devices have another health, or whose plugin is ready.
+// Notify registers fn. fn is called with the UIDs of pods whose devices have changed their health, or whose wait for a plugin has ended.
 func (d *Devices) Notify(fn func(uids ...string)) { d.listeners.Add(fn) }
 
-// Reserve reserves all devices of a pod, or none. A pod that cannot have them gets a [*podstatus.Rejection]; after another error, Reserve may be
-// called again.
+// Reserve reserves all devices of a pod, or none. It returns a [*podstatus.Rejection] for a pod that can never have its devices. After another error,
+// Reserve may be called again.
 func (d *Devices) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	converted, err := FromPod(pod)
 	if err != nil {
@@ -221,7 +222,7 @@ func (d *Devices) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
-// Container adds the devices of a container to launch. PreStartContainer of a plugin is called if it wants that.
+// Container adds the devices of a container to launch. It calls PreStartContainer of each plugin that has requested this call.
 func (d *Devices) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	response, err := d.allocator.Start(ctx, string(pod.UID), container.Name)
 	if err != nil {
@@ -279,8 +280,8 @@ func (d *Devices) Capacity() (capacity, allocatable corev1.ResourceList, removed
 	return capacity, allocatable, removed
 }
 
-// WithoutDevices returns the Node for the admission checks: without the resources of device plugins, whose devices are reserved after these checks, and
-// may not be listed yet. d and node may be nil.
+// WithoutDevices returns node without the resources of device plugins, for the admission checks. Reserve allocates these resources after the checks,
+// and plugins may not have listed them yet. d and node may be nil.
 func (d *Devices) WithoutDevices(node *corev1.Node) *corev1.Node {
 	if d == nil || node == nil {
 		return node

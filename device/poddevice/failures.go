@@ -11,14 +11,14 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// failures has the times when devices of containers became unhealthy. It is empty after a restart of the agent, which thus restarts no container.
+// failures has the time when a device of a container became unhealthy. It is empty after a restart of the agent, which thus restarts no container.
 type failures struct {
 	mu sync.Mutex
 	at map[string]map[string]time.Time // by pod UID and container name
 }
 
-// recordHealth records which containers of pods have an unhealthy device. A container keeps its first time until all its devices are healthy again.
-// Pods that no longer hold devices are removed.
+// recordHealth records now for each container of the pods uids that has an unhealthy device. A recorded container keeps its first time until all its
+// devices are healthy again. recordHealth also removes pods that no longer hold devices.
 func (f *failures) recordHealth(allocator *device.Allocator, uids []string, now time.Time) {
 	allocations := allocator.Allocations()
 	f.mu.Lock()

@@ -14,11 +14,10 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// connSet has the open connections. It limits their number, and the size of the responses that clients have not received.
+// connSet limits the number of open connections, and the total size of responses that clients have not read.
 //
-// Above the limit it removes the connection that was idle for the longest time, and one with a running request only if there is no other: clients
-// that keep their connections, or open new ones without end, do not lock out other clients. gRPC queues a response without limit if the client
-// does not read it.
+// Above the limit it closes the connection that was idle for the longest time, so that clients with many connections do not lock out other clients.
+// It closes a connection with a running request only if all have one. The size is limited because gRPC queues responses while a client does not read.
 type connSet struct {
 	limit        int
 	maxUnsent    int           // bytes of the responses of all connections
@@ -30,7 +29,7 @@ type connSet struct {
 	warned time.Time // of the last true result of shouldWarn
 }
 
-// shouldWarn reports whether a closed connection is logged: at most once in warnPeriod.
+// shouldWarn reports whether a closed connection is logged. It returns true at most once in warnPeriod.
 func (s *connSet) shouldWarn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +56,8 @@ func (s *connSet) hasRoom() bool {
 	return false
 }
 
-// add adds a connection. The caller closes the removed connection, unless it is nil.
-func (s *connSet) add(c *limitedConn) (removed *limitedConn) {
+// addConn adds a connection. If there are too many, it removes another connection, which the caller closes; nil: none.
+func (s *connSet) addConn(c *limitedConn) (removed *limitedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
@@ -70,14 +69,14 @@ func (s *connSet) add(c *limitedConn) (removed *limitedConn) {
 				removed = old
 			}
 		}
-		s.removeLocked(removed)
+		s.removeConnLocked(removed)
 	}
 	s.open[c] = true
 	return removed
 }
 
-// addUnsent adds the size of a response of c, or subtracts size bytes that were sent. The caller closes the removed connection,
-// unless it is nil: it has the most unsent bytes of all.
+// addUnsent adds size to the unsent bytes of c. A negative size subtracts bytes that were sent. Above maxUnsent in total, it removes the connection
+// with the most unsent bytes, which the caller closes; nil: none.
 //
 // The bytes of a response that the client has cancelled are never subtracted. They count until the connection is closed.
 func (s *connSet) addUnsent(c *limitedConn, size int) (removed *limitedConn) {
@@ -96,19 +95,19 @@ func (s *connSet) addUnsent(c *limitedConn, size int) (removed *limitedConn) {
 			removed = old
 		}
 	}
-	s.removeLocked(removed)
+	s.removeConnLocked(removed)
 	return removed
 }
 
-// remove removes a connection, if it was not removed before.
-func (s *connSet) remove(c *limitedConn) {
+// removeConn removes a connection. It does nothing if the connection was removed before.
+func (s *connSet) removeConn(c *limitedConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.removeLocked(c)
+	s.removeConnLocked(c)
 }
 
-// removeLocked is remove for a caller that holds mu.
-func (s *connSet) removeLocked(c *limitedConn) {
+// removeConnLocked does the work of removeConn. The caller holds mu.
+func (s *connSet) removeConnLocked(c *limitedConn) {
 	if s.open[c] {
 		delete(s.open, c)
 		s.unsent -= c.unsent
@@ -118,11 +117,11 @@ func (s *connSet) removeLocked(c *limitedConn) {
 // Periods of a listener with too many connections.
 const (
 	minIdle    = 500 * time.Millisecond // after which an idle connection is closed
-	idlePeriod = 10 * time.Millisecond  // between two searches for one
+	idlePeriod = 10 * time.Millisecond  // between two searches for an idle connection
 )
 
-// limitedListener is a listener that adds its connections to conns. Above the limit, new connections wait until another connection was idle for
-// minIdle: a crowd of clients then gets responses one after the other, instead of closing each other's new connections.
+// limitedListener is a listener that adds its connections to conns. Above the limit, Accept waits until another connection was idle for minIdle. Many
+// clients then get their responses one after the other, instead of closing each other's new connections.
 type limitedListener struct {
 	net.Listener
 	conns *connSet
@@ -162,7 +161,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 	l.awaitRoom()
 	c := &limitedConn{Conn: accepted, conns: l.conns}
 	c.lastUsed.Store(time.Now().UnixNano())
-	if removed := l.conns.add(c); removed != nil {
+	if removed := l.conns.addConn(c); removed != nil {
 		if l.conns.shouldWarn() {
 			l.log.Warn("too many connections to the podresources API: closing the longest idle connections", "limit", l.conns.limit)
 		}
@@ -181,7 +180,7 @@ type limitedConn struct {
 	unsent   int          // bytes of responses; guarded by conns.mu
 }
 
-// isLessUsed reports whether c is closed rather than other: it has no running request, or is idle for longer.
+// isLessUsed reports whether to close c before other: only c has no running request, or c was idle for longer.
 func (c *limitedConn) isLessUsed(other *limitedConn) bool {
 	if idle := c.running.Load() == 0; idle != (other.running.Load() == 0) {
 		return idle
@@ -189,13 +188,14 @@ func (c *limitedConn) isLessUsed(other *limitedConn) bool {
 	return c.lastUsed.Load() < other.lastUsed.Load()
 }
 
-// startRequest records a running request, and endRequest its end. c may be nil.
+// startRequest records the start of a request. c may be nil.
 func (c *limitedConn) startRequest() {
 	if c != nil {
 		c.running.Add(1)
 	}
 }
 
+// endRequest records the end of a request. c may be nil.
 func (c *limitedConn) endRequest() {
 	if c != nil {
 		c.lastUsed.Store(time.Now().UnixNano())
@@ -224,7 +224,7 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 
 // Close closes the connection, and removes it from the set.
 func (c *limitedConn) Close() error {
-	c.conns.remove(c)
+	c.conns.removeConn(c)
 	return c.Conn.Close()
 }
 

@@ -19,16 +19,16 @@ import (
 // messageHeader is the number of bytes that gRPC sends before each message.
 const messageHeader = 5
 
-// limitTime returns the context of a new request. It ends after Options.Timeout, also for a client that does not send its
-// request completely.
+// limitTime returns a context for a new request that ends after Options.Timeout. gRPC calls limitTime before it reads the request: the timeout also
+// ends a request that the client does not send completely.
 func (s *Server) limitTime(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Timeout)
 	_ = cancel // gRPC cancels the parent when the request has returned
 	return ctx, nil
 }
 
-// intercept runs a request. It rejects requests above the rate limit, and calls the hooks.
-func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+// interceptRequest runs a request. It rejects requests above the rate limit, and calls the hooks.
+func (s *Server) interceptRequest(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	version, method := splitMethod(info.FullMethod)
 	if s.limit != nil && !s.limit.TakeToken(time.Now()) {
 		callHook(s.opts.Hooks.RequestRejected, version, method)
@@ -38,7 +38,7 @@ func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 	c := connOf(ctx)
 	c.startRequest()
 	defer c.endRequest()
-	response, err := s.running.run(ctx, func() (any, error) { return handle(ctx, request) })
+	response, err := s.running.runRequest(ctx, func() (any, error) { return handle(ctx, request) })
 	if err != nil {
 		callHook(s.opts.Hooks.RequestFailed, version, method)
 		return nil, err
@@ -47,8 +47,7 @@ func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnarySer
 	return response, nil
 }
 
-// limitUnsent counts a response as unsent. If clients do not receive too many responses, it closes the connection with the most
-// unsent bytes.
+// limitUnsent adds the size of response to the unsent bytes of c. If all unsent bytes exceed the limit, it closes the connection with the most.
 func (s *Server) limitUnsent(c *limitedConn, response any) {
 	size := proto.Size(response.(proto.Message))
 	if c == nil || size > maxResponse { // gRPC does not send a larger response
@@ -75,8 +74,8 @@ func callHook(hook func(version, method string), version, method string) {
 	}
 }
 
-// runningCalls runs requests, and returns when the context of a request ends even if its source hangs. It limits the number of
-// requests that run at once, including those of hanging sources.
+// runningCalls runs requests. If a source hangs, the request returns when its context ends. The number of concurrent requests is limited, including
+// those whose source still hangs.
 type runningCalls struct {
 	slots   chan struct{}
 	started *sync.WaitGroup
@@ -86,8 +85,8 @@ func newRunningCalls(limit int) runningCalls {
 	return runningCalls{slots: make(chan struct{}, limit), started: &sync.WaitGroup{}}
 }
 
-// run waits for a slot, and calls handle. It returns the gRPC error of ctx if ctx ends first.
-func (r *runningCalls) run(ctx context.Context, handle func() (any, error)) (any, error) {
+// runRequest waits for a slot, and calls handle. It returns the gRPC error of ctx if ctx ends first.
+func (r *runningCalls) runRequest(ctx context.Context, handle func() (any, error)) (any, error) {
 	select {
 	case r.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -111,5 +110,5 @@ func (r *runningCalls) run(ctx context.Context, handle func() (any, error)) (any
 	}
 }
 
-// wait waits until all calls of handle have returned. run must not be called any more.
-func (r *runningCalls) wait() { r.started.Wait() }
+// awaitReturns waits until all calls of handle have returned. Call it after the last runRequest.
+func (r *runningCalls) awaitReturns() { r.started.Wait() }

@@ -146,7 +146,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	s.serveWithRetries(ctx, g)
 	wg.Wait()
-	s.running.wait()
+	s.running.awaitReturns()
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (s *Server) newServer() *grpc.Server {
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingInterval, Timeout: pingTimeout}),
 		grpc.InTapHandle(s.limitTime),
-		grpc.UnaryInterceptor(s.intercept),
+		grpc.UnaryInterceptor(s.interceptRequest),
 		grpc.WaitForHandlers(true),
 	)
 	podresourcesv1.RegisterPodResourcesListerServer(g, serviceV1{server: s})

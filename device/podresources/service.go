@@ -20,7 +20,7 @@ type serviceV1 struct {
 
 // List returns the resources of all active pods.
 func (v serviceV1) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
-	return v.server.takeSnapshot().list(), nil
+	return v.server.takeSnapshot().listPods(), nil
 }
 
 // Get returns the resources of one active pod. The error for an unknown pod has the code Unknown, as in the kubelet.
@@ -59,7 +59,7 @@ func (v serviceV1alpha1) List(context.Context, *v1alpha1.ListPodResourcesRequest
 	return v.server.takeSnapshot().listAlpha(), nil
 }
 
-// takeSnapshot reads the pods, and after them the allocations: a pod that was reserved before the pods were read has its devices.
+// takeSnapshot reads the pods, and then the allocations. In this order, a pod that was reserved before the first read has its devices.
 func (s *Server) takeSnapshot() *snapshot {
 	n := &snapshot{
 		unreserved: s.opts.ListUnreserved || s.opts.Devices == nil,

@@ -27,8 +27,8 @@ type snapshot struct {
 	nodes [64]*podresourcesv1.TopologyInfo // of single NUMA nodes, shared by the devices of a response
 }
 
-// list returns the response of List.
-func (s *snapshot) list() *podresourcesv1.ListPodResourcesResponse {
+// listPods returns the response of List.
+func (s *snapshot) listPods() *podresourcesv1.ListPodResourcesResponse {
 	response := &podresourcesv1.ListPodResourcesResponse{PodResources: make([]*podresourcesv1.PodResources, 0, len(s.active))}
 	for i := range s.active {
 		if s.isListed(&s.active[i]) {
@@ -48,7 +48,7 @@ func (s *snapshot) findPod(namespace, name string) *podresourcesv1.PodResources 
 	return nil
 }
 
-// listAlpha returns the response of List of v1alpha1: active and inactive pods, the latter without devices, and no sidecars.
+// listAlpha returns the response of List of v1alpha1. Active pods have their devices, inactive pods have none. Sidecars are omitted.
 func (s *snapshot) listAlpha() *v1alpha1.ListPodResourcesResponse {
 	response := &v1alpha1.ListPodResourcesResponse{PodResources: make([]*v1alpha1.PodResources, 0, len(s.active)+len(s.inactive))}
 	for i := range s.active {
@@ -62,7 +62,7 @@ func (s *snapshot) listAlpha() *v1alpha1.ListPodResourcesResponse {
 	return response
 }
 
-// isListed reports whether an active pod has the devices that it requests, or requests none.
+// isListed reports whether List contains the active pod p: its devices are reserved, it requests none, or unreserved is true.
 func (s *snapshot) isListed(p *device.Pod) bool {
 	if _, reserved := s.allocations[p.UID]; reserved || s.unreserved {
 		return true
@@ -108,8 +108,8 @@ func (s *snapshot) container(uid, name string, devices map[string][]device.Devic
 	return answer
 }
 
-// devices returns an entry for each device and NUMA node of the device, in the order of the names of the resources. A device
-// without NUMA nodes has an entry without topology. Source: pkg/kubelet/cm/container_manager.go.
+// devices returns an entry for each device and each of its NUMA nodes, in the order of resource names. A device without NUMA nodes has one entry
+// without topology. Source: pkg/kubelet/cm/container_manager.go.
 func (s *snapshot) devices(byResource map[string][]device.Device) []*podresourcesv1.ContainerDevices {
 	count := 0
 	for _, devices := range byResource {

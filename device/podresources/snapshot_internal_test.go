@@ -47,7 +47,7 @@ func formatPod(p *podresourcesv1.PodResources) string {
 }
 
 func formatList(s *snapshot) (pods []string) {
-	for _, p := range s.list().GetPodResources() {
+	for _, p := range s.listPods().GetPodResources() {
 		pods = append(pods, formatPod(p))
 	}
 	return pods
@@ -207,7 +207,7 @@ func TestListReturnsCPUsMemoryAndClaims(t *testing.T) {
 		active: []device.Pod{pod("p", container("main", device.Regular, 0), container("other", device.Regular, 0))},
 		cpus:   reservations{}, memory: reservations{}, claims: reservations{},
 	}
-	containers := s.list().GetPodResources()[0].GetContainers()
+	containers := s.listPods().GetPodResources()[0].GetContainers()
 	main, other := containers[0], containers[1]
 	assert.Equal(t, []int64{2, 3}, main.GetCpuIds())
 	var memory []string

@@ -7,8 +7,8 @@ import "github.com/seed81659283/nodeagent/device"
 
 // Pods lists the pods of the node.
 type Pods interface {
-	// Pods returns the active pods in the order in which List reports them, and the inactive pods, which only List of v1alpha1
-	// reports. A pod is inactive if it has terminated. If several active pods have one name, Get reports the last.
+	// Pods returns the active pods in the order of List. inactive has the pods that have terminated; only List of v1alpha1 reports them. If several
+	// active pods have one name, Get reports the last.
 	//
 	// The server calls Pods for each request, from several goroutines, and does not modify the result. Pods must not block.
 	Pods() (active, inactive []device.Pod)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Device lets device plugins register, and prints their devices, the health of these devices, and who holds them. It needs no container
+// Device lets device plugins register, and prints their devices, the health of these devices, and the pods that hold them. It needs no container
 // runtime: a flag stands for a pod.
 //
 //	device -dir /run/plugins -pod trainer=example.com/gpu:2 -pod render=example.com/gpu:1
@@ -124,28 +124,29 @@ type printer struct {
 	last      map[string]string // the last line by subject
 }
 
-func (p *printer) print(subject, text string) {
+// printChange prints subject and text if the text for this subject has changed.
+func (p *printer) printChange(subject, text string) {
 	if p.last[subject] != text {
 		p.last[subject] = text
 		fmt.Fprintln(p.out, subject, text)
 	}
 }
 
-// reservePod reserves the devices of a pod. A pod that is refused or has to wait tries again later.
+// reservePod reserves the devices of a pod, and prints the devices or the error. serve calls it again for a pod that waits or is refused.
 func (p *printer) reservePod(ctx context.Context, pod device.Pod) {
 	if err := p.allocator.Reserve(ctx, pod); err != nil {
-		p.print("pod "+pod.Name, err.Error())
+		p.printChange("pod "+pod.Name, err.Error())
 		return
 	}
 	var held []string
 	for _, h := range p.allocator.Health(pod.UID, "main") {
 		held = append(held, fmt.Sprintf("%s of %s, %s", h.ID, h.Resource, h.Health))
 	}
-	p.print("pod "+pod.Name, "has "+strings.Join(held, "; "))
+	p.printChange("pod "+pod.Name, "has "+strings.Join(held, "; "))
 }
 
 func (p *printer) printDevices() {
 	for _, r := range p.allocator.Resources() {
-		p.print("resource "+r.Name, fmt.Sprintf("has %d devices, %d of them healthy", r.Capacity, r.Allocatable))
+		p.printChange("resource "+r.Name, fmt.Sprintf("has %d devices, %d of them healthy", r.Capacity, r.Allocatable))
 	}
 }

@@ -6,7 +6,7 @@
 //
 //	kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml
 //
-// FLAGS.md of package kubeletflags and FIELDS.md of package kubeletconfig say what is supported. Other values are errors.
+// FLAGS.md of package kubeletflags and FIELDS.md of package kubeletconfig list the supported flags and fields. Other values are errors.
 package main
 
 import (

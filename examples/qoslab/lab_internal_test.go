@@ -199,7 +199,7 @@ func TestEventsAreEqualInAllFormats(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, records, len(events)+1)
 	for i, e := range events {
-		assert.Equal(t, []string{e.Policy, number(e.Seconds), e.Kind, e.Pod, e.Container, e.Reason, e.Message}, records[i+1])
+		assert.Equal(t, []string{e.Policy, formatNumber(e.Seconds), e.Kind, e.Pod, e.Container, e.Reason, e.Message}, records[i+1])
 	}
 }
 

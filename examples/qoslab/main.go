@@ -53,14 +53,14 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := study(ctx, flag.Arg(0), f, os.Stderr); err != nil {
+	if err := runStudy(ctx, flag.Arg(0), f, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "qoslab:", err)
 		os.Exit(1)
 	}
 }
 
-// study plays a scenario and writes the results.
-func study(ctx context.Context, name string, f settings, stderr io.Writer) error {
+// runStudy plays a scenario and writes the output files.
+func runStudy(ctx context.Context, name string, f settings, stderr io.Writer) error {
 	s, err := readScenario(name, f.section)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func study(ctx context.Context, name string, f settings, stderr io.Writer) error
 	return nil
 }
 
-// compareFiles plays a scenario under each policy, and returns the files about it.
+// compareFiles plays a scenario under each policy, and returns the output files: a page, events and samples.
 func compareFiles(ctx context.Context, s *scenario, policies []*policy, progress *reporter) ([]file, error) {
 	script, total, err := s.expand(nil)
 	if err != nil {
@@ -111,7 +111,7 @@ func compareFiles(ctx context.Context, s *scenario, policies []*policy, progress
 	}, nil
 }
 
-// sweepFiles plays a scenario for each value of a variable and each policy, and returns the files about it.
+// sweepFiles plays a scenario for each value of a variable and each policy, and returns the output files: a page and the results of all runs.
 func sweepFiles(ctx context.Context, s *scenario, text string, policies []*policy, runs int, progress *reporter) ([]file, error) {
 	sw, err := parseSweep(text)
 	if err != nil {

@@ -29,7 +29,7 @@ type event struct {
 	Message   string  `json:"message,omitempty"`
 }
 
-// eventOf converts an entry.
+// eventOf converts an entry of the log of a run under this policy.
 func eventOf(policy string, e *nodetest.Entry) event {
 	at := e.At.Round(time.Millisecond).Seconds()
 	return event{Policy: policy, Seconds: at, Kind: e.Kind, Pod: e.Pod, Container: e.Container, Reason: e.Reason, Message: e.Message}
@@ -60,12 +60,13 @@ func writeJSONLines[T any](w io.Writer, values []T) error {
 func writeEventsCSV(w io.Writer, events []event) error {
 	return writeCSV(w, []string{"policy", "seconds", "kind", "pod", "container", "reason", "message"}, func(write func(...string)) {
 		for _, e := range events {
-			write(e.Policy, number(e.Seconds), e.Kind, e.Pod, e.Container, e.Reason, e.Message)
+			write(e.Policy, formatNumber(e.Seconds), e.Kind, e.Pod, e.Container, e.Reason, e.Message)
 		}
 	})
 }
 
-// writeSamplesCSV writes a line for each sample of each pod, and of the node, whose pod is empty. Totals are those since the start of the pod.
+// writeSamplesCSV writes a line for each sample of each pod and of the node. The line of the node has an empty pod. Totals count since the start of
+// the pod.
 func writeSamplesCSV(w io.Writer, runs []*outcome) error {
 	header := []string{
 		"policy", "seconds", "pod", "class", "phase", "ready", "cpu_seconds", "throttled_seconds", "cpu_pressure_seconds", "memory_pressure_seconds",
@@ -78,7 +79,7 @@ func writeSamplesCSV(w io.Writer, runs []*outcome) error {
 				s := &r.samples[i]
 				node := nodetest.PodSample{Usage: s.Node, CPULimit: float64(s.CPUs), MemoryLimit: s.Memory}
 				for _, p := range append([]nodetest.PodSample{node}, s.Pods...) {
-					write(append([]string{r.policy.name, number(s.At.Seconds())}, sampleColumns(&p)...)...)
+					write(append([]string{r.policy.name, formatNumber(s.At.Seconds())}, sampleColumns(&p)...)...)
 				}
 			}
 		}
@@ -90,14 +91,14 @@ func sampleColumns(p *nodetest.PodSample) []string {
 	u := &p.Usage
 	bytes := func(n int64) string { return strconv.FormatInt(n, 10) }
 	return []string{
-		p.Name, string(p.Class), string(p.Phase), strconv.FormatBool(p.Ready), number(u.CPU.Seconds()), number(u.Throttled.Seconds()),
-		number(u.CPUPressure.Seconds()), number(u.MemoryPressure.Seconds()), bytes(u.WorkingSet), bytes(u.Anon), bytes(u.Cache), bytes(u.Swap),
-		bytes(u.Tasks), bytes(u.Disk), number(p.CPURequest), number(p.CPULimit), bytes(p.MemoryRequest), bytes(p.MemoryLimit), bytes(p.MemoryHigh),
+		p.Name, string(p.Class), string(p.Phase), strconv.FormatBool(p.Ready), formatNumber(u.CPU.Seconds()), formatNumber(u.Throttled.Seconds()),
+		formatNumber(u.CPUPressure.Seconds()), formatNumber(u.MemoryPressure.Seconds()), bytes(u.WorkingSet), bytes(u.Anon), bytes(u.Cache), bytes(u.Swap),
+		bytes(u.Tasks), bytes(u.Disk), formatNumber(p.CPURequest), formatNumber(p.CPULimit), bytes(p.MemoryRequest), bytes(p.MemoryLimit), bytes(p.MemoryHigh),
 	}
 }
 
-// number formats v with at most a millisecond or a millicore.
-func number(v float64) string {
+// formatNumber formats v with at most three decimals: a millisecond or a millicore.
+func formatNumber(v float64) string {
 	return strconv.FormatFloat(float64(int64(v*1000+0.5))/1000, 'f', -1, 64)
 }
 

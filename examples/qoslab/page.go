@@ -101,7 +101,7 @@ func writeComparison(w io.Writer, s *scenario, runs []*outcome) error {
 	return writePage(w, &input, data)
 }
 
-// naturalCompare compares names, shorter ones first if they differ in their last number only: pod-9 is before pod-10.
+// naturalCompare compares names. If only the number at the end differs, the shorter name comes first: pod-9 is before pod-10.
 func naturalCompare(a, b string) int {
 	const digits = "0123456789"
 	if strings.TrimRight(a, digits) == strings.TrimRight(b, digits) {
@@ -167,9 +167,9 @@ func writeFrontier(w io.Writer, s *scenario, sw *sweep, policies []*policy, runs
 	}
 	input := pageInput{Scenario: s, Variable: sw.Name, Values: valueRows(policies, runs)}
 	for i := range input.Values {
-		input.Values[i].Shown = sw.show(input.Values[i].Value)
+		input.Values[i].Shown = sw.formatValue(input.Values[i].Value)
 	}
-	input.Facts = []string{fmt.Sprintf("%d runs per policy", len(runs)/len(policies)), fmt.Sprintf("%s from %s to %s", sw.Name, sw.show(sw.from), sw.show(sw.to))}
+	input.Facts = []string{fmt.Sprintf("%d runs per policy", len(runs)/len(policies)), fmt.Sprintf("%s from %s to %s", sw.Name, sw.formatValue(sw.from), sw.formatValue(sw.to))}
 	return writePage(w, &input, data)
 }
 
@@ -192,7 +192,7 @@ func writePage(w io.Writer, input *pageInput, data any) error {
 	input.Script = template.JS(text["page.js"] + text["compare.js"] + text["sweep.js"])
 	input.Style = template.CSS(text["uplot/uPlot.min.css"] + text["page.css"])
 	t, err := template.New("page.html").Funcs(template.FuncMap{
-		"mib": showMiB, "seconds": showSeconds, "amount": showAmount, "share": share, "larger": func(a, b float64) float64 { return max(a, b) },
+		"mib": showMiB, "seconds": showSeconds, "amount": showAmount, "share": percentOf, "larger": func(a, b float64) float64 { return max(a, b) },
 	}).ParseFS(page, "page/page.html")
 	if err != nil {
 		return err
@@ -227,9 +227,9 @@ func showSeconds(v float64) string {
 }
 
 // showAmount formats a number with two decimals at most.
-func showAmount(v float64) string { return number(math.Round(v*100) / 100) }
+func showAmount(v float64) string { return formatNumber(math.Round(v*100) / 100) }
 
-// share returns 100*part/whole, at most 100.
-func share(part, whole float64) float64 {
+// percentOf returns 100*part/whole, at most 100.
+func percentOf(part, whole float64) float64 {
 	return min(100, 100*part/max(whole, 1e-9))
 }

@@ -23,7 +23,7 @@ import (
 // maxPolicies limits the columns of the page.
 const maxPolicies = 4
 
-// rankers are the eviction rankings by name, of which nil is the kubelet's. A ranking of your own needs an entry here.
+// rankers are the eviction rankings by name; nil is the ranking of the kubelet. A ranking of your own needs an entry here.
 var rankers = map[string]func(eviction.Layout) eviction.EvictionRanker{ //nolint:gochecknoglobals // a constant table
 	"kubelet": nil, "relative-excess": relativeExcess,
 }
@@ -42,7 +42,7 @@ type policy struct {
 //
 //	kubelet, relative-excess      an eviction ranking
 //	memory.available<1Gi          a hard eviction threshold
-//	memory.high=0.9               memory.high of each container, at this fraction of the way from its memory request to its limit
+//	memory.high=0.9               memory.high of each container: its memory request plus this fraction of limit minus request
 func parsePolicies(text string) (list []*policy, err error) {
 	seen := map[string]bool{}
 	for name := range strings.SplitSeq(text, ",") {
@@ -90,7 +90,7 @@ func parsePolicy(name string) (*policy, error) {
 	return p, nil
 }
 
-// adjust sets the options of a node.
+// adjust sets eviction ranking and thresholds in the options of a node. Thresholds of the policy replace those of the script.
 func (p *policy) adjust(o *nodetest.Options) {
 	hard := eviction.DefaultHard()
 	maps.Copy(hard, o.Config.Kubelet.EvictionHard)

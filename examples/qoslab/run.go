@@ -70,7 +70,7 @@ type reporter struct {
 	last time.Time // of the last line; at first the start
 }
 
-// report writes a line if a second has passed since the last one.
+// report writes a line if a second has passed since the last line.
 func (r *reporter) report(format string, args ...any) {
 	if now := time.Now(); now.Sub(r.last) >= time.Second {
 		r.last = now

@@ -29,7 +29,7 @@ const (
 //go:embed scenarios/*.txt
 var shipped embed.FS
 
-// scenario is a script in the language of nodetest.PlayScript, with a head of comments. The first comment is the title, the next ones are the
+// scenario is a script in the language of nodetest.PlayScript, with a head of comments. The first comment is the title, further comments are the
 // description. The comments "# policies: A, B" and "# sweep: NAME=FROM..TO" are defaults of the flags with these names. In a sweep the script may
 // have variables: $NAME has the value of a run, and $run its number.
 type scenario struct {
@@ -47,8 +47,8 @@ func shippedScenarios() (names []string) {
 	return names
 }
 
-// readScenario reads a scenario: a shipped one by its name, or a file. Of a file with several scripts, which begin with "-- NAME --", section
-// selects one; empty: the first.
+// readScenario reads a shipped scenario by its name, or a file. section is the name of the script in a file with several scripts, which begin with
+// "-- NAME --"; empty: the first.
 func readScenario(name, section string) (*scenario, error) {
 	text, err := readText(name)
 	if err != nil {
@@ -127,7 +127,8 @@ func (s *scenario) parseHead(text string) {
 // variable matches a variable of a sweep in a script.
 var variable = regexp.MustCompile(`\$[a-z]+`)
 
-// expand returns the script with the values of variables, after it has checked the bounds. The error names the line.
+// expand returns the script with values in place of its variables, and its duration. A variable without a value is an error, and so is a script above
+// the bounds: the error names the line.
 func (s *scenario) expand(values map[string]string) (script string, total time.Duration, err error) {
 	var unknown string
 	script = variable.ReplaceAllStringFunc(s.script, func(name string) string {
@@ -150,7 +151,7 @@ func (s *scenario) expand(values map[string]string) (script string, total time.D
 // podRange matches a range of numbers in the name of a pod.
 var podRange = regexp.MustCompile(`\{(\d+)\.\.(\d+)\}`)
 
-// checkBounds returns the duration of a script. The error names the line with which it has too many pods or takes too long.
+// checkBounds returns the duration of a script. A script with too many pods, or that takes too long, is an error that names the line.
 func checkBounds(script string) (total time.Duration, err error) {
 	pods, number := 0, 0
 	for line := range strings.Lines(script) {

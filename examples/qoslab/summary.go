@@ -21,7 +21,7 @@ type podRow struct {
 	MemoryRequest, MemoryLimit, MemoryMean, MemoryMax float64 // MiB; a limit of zero: none
 	Throttled                                         float64 // seconds
 	EvictedAt                                         float64 // seconds; negative: not evicted
-	Why                                               string  // of the eviction, or why the node has rejected the pod
+	Why                                               string  // message of the eviction or rejection
 	OOMKills, Exits                                   int
 	NotReady                                          float64 // seconds after it was ready for the first time
 }
@@ -75,7 +75,7 @@ func findPod(s *nodetest.Sample, name string) *nodetest.PodSample {
 	return nil
 }
 
-// totalOf returns the sums of a run.
+// totalOf returns the totals of a run over all pods.
 func totalOf(r *outcome, t *tracks, rows []podRow) total {
 	first, last := &r.samples[0], &r.samples[len(r.samples)-1]
 	sum := total{Policy: r.policy.name, Threshold: float64(r.threshold) / mebi, LowestAvailable: float64(first.MemoryAvailable) / mebi}
@@ -96,7 +96,7 @@ func totalOf(r *outcome, t *tracks, rows []podRow) total {
 	return sum
 }
 
-// mean returns the mean of the values, or zero without any.
+// mean returns the mean of the values that are not NaN, or zero if there are none.
 func (s series) mean() float64 {
 	sum, n := 0.0, 0
 	for _, v := range s {
@@ -108,7 +108,7 @@ func (s series) mean() float64 {
 	return sum / float64(max(n, 1))
 }
 
-// highest returns the largest value, or zero.
+// highest returns the largest value, or zero if there are none.
 func (s series) highest() (highest float64) {
 	for _, v := range s {
 		highest = max(highest, orZero(v))

@@ -54,15 +54,15 @@ func parseSweep(text string) (*sweep, error) {
 	return s, nil
 }
 
-// show formats a value for readers.
-func (s *sweep) show(v float64) string {
+// formatValue formats a value of the variable for readers.
+func (s *sweep) formatValue(v float64) string {
 	if s.bytes {
 		return showMiB(v / mebi)
 	}
-	return number(v)
+	return formatNumber(v)
 }
 
-// value returns the value of run i of n: from for the first run, to for the last one.
+// value returns the value of the variable in run i of n. The first run has the value from, the last run has to.
 func (s *sweep) value(i, n int) float64 {
 	v := s.from + (s.to-s.from)*float64(i)/float64(max(n-1, 1))
 	if s.whole {
@@ -85,7 +85,7 @@ type sweepRun struct {
 	NotReady       float64 `json:"notReady"`       // seconds, sum of all pods
 }
 
-// runSweep plays a scenario once per value and policy, on all processors. The scripts of all policies are equal for equal runs. The variable
+// runSweep plays a scenario once per value and policy, on all processors. Runs with equal numbers play equal scripts under all policies. The variable
 // $run is the number of the run, for a seed.
 func runSweep(ctx context.Context, s *scenario, sw *sweep, policies []*policy, runs int, progress *reporter) ([]sweepRun, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -142,7 +142,7 @@ func playRun(ctx context.Context, s *scenario, sw *sweep, p policy, i, runs int)
 	}, nil
 }
 
-// sweepIntervals is the interval between the samples of a sweep, as a multiple of that of a single run: means need fewer of them.
+// sweepIntervals is the time between two samples in a sweep, as a multiple of sampleInterval. The means of a sweep need fewer samples.
 const sweepIntervals = 10
 
 // writeRunsCSV writes the runs of a sweep as CSV. The column of the variable has its name.
@@ -152,8 +152,8 @@ func writeRunsCSV(w io.Writer, sw *sweep, runs []sweepRun) error {
 	}
 	return writeCSV(w, header, func(write func(...string)) {
 		for _, r := range runs {
-			write(r.Policy, strconv.Itoa(r.Run), number(r.Value), number(r.Utilisation), number(r.CPU), strconv.Itoa(r.Evictions), strconv.Itoa(r.OOMKills),
-				number(r.MemoryPressure), number(r.NotReady))
+			write(r.Policy, strconv.Itoa(r.Run), formatNumber(r.Value), formatNumber(r.Utilisation), formatNumber(r.CPU), strconv.Itoa(r.Evictions), strconv.Itoa(r.OOMKills),
+				formatNumber(r.MemoryPressure), formatNumber(r.NotReady))
 		}
 	})
 }

@@ -47,8 +47,8 @@ type track struct {
 	Cache          series `json:"cache"`          // page cache in MiB
 	CPU            series `json:"cpu"`            // CPUs
 	Throttled      series `json:"throttled"`      // CPUs that quotas have kept from running
-	CPUPressure    series `json:"cpuPressure"`    // percent of the time in which a process waited; of a class the highest of its pods
-	MemoryPressure series `json:"memoryPressure"` // the same for memory
+	CPUPressure    series `json:"cpuPressure"`    // percent of the time in which a process waited for CPU; of a class the highest of its pods
+	MemoryPressure series `json:"memoryPressure"` // as cpuPressure, for memory
 	Disk           series `json:"disk"`           // MiB
 	Lost           series `json:"lost"`           // evictions and OOM kills so far
 
@@ -60,7 +60,7 @@ type track struct {
 
 const mebi = 1 << 20
 
-// newTrack returns a track without values.
+// newTrack returns a track for length samples, whose values are all NaN.
 func newTrack(name, class string, length int) *track {
 	t := &track{Name: strings.TrimPrefix(name, corev1.NamespaceDefault+"/"), Class: class}
 	for _, s := range t.all() {
@@ -77,8 +77,8 @@ func (t *track) all() []*series {
 	return []*series{&t.Memory, &t.Cache, &t.CPU, &t.Throttled, &t.CPUPressure, &t.MemoryPressure, &t.Disk, &t.Lost, &t.MemoryHigh}
 }
 
-// increase returns by how much a counter has increased. A counter below its last value was reset.
-func increase(last, now time.Duration) time.Duration {
+// counterIncrease returns by how much a counter has increased. If now is below last, the counter was reset, and the increase is now.
+func counterIncrease(last, now time.Duration) time.Duration {
 	if now < last {
 		return now
 	}
@@ -89,15 +89,15 @@ func increase(last, now time.Duration) time.Duration {
 func (t *track) setUsage(i int, u, last *nodetest.CgroupUsage, dt time.Duration) {
 	t.Memory[i], t.Cache[i], t.Disk[i] = float64(u.WorkingSet)/mebi, float64(u.Cache)/mebi, float64(u.Disk)/mebi
 	rate := func(last, now time.Duration) float64 {
-		return increase(last, now).Seconds() / max(dt, time.Millisecond).Seconds()
+		return counterIncrease(last, now).Seconds() / max(dt, time.Millisecond).Seconds()
 	}
 	t.CPU[i], t.Throttled[i] = rate(last.CPU, u.CPU), rate(last.Throttled, u.Throttled)
 	t.CPUPressure[i] = min(100, 100*rate(last.CPUPressure, u.CPUPressure))
 	t.MemoryPressure[i] = min(100, 100*rate(last.MemoryPressure, u.MemoryPressure))
 }
 
-// add adds the values of sample i of a pod to those of its class.
-func (t *track) add(i int, pod *track) {
+// addSample adds the values of sample i of a pod to the values of its QoS class.
+func (t *track) addSample(i int, pod *track) {
 	for _, pair := range [][2]series{{t.Memory, pod.Memory}, {t.Cache, pod.Cache}, {t.CPU, pod.CPU}, {t.Throttled, pod.Throttled}, {t.Disk, pod.Disk}, {t.Lost, pod.Lost}} {
 		pair[0][i] = orZero(pair[0][i]) + orZero(pair[1][i])
 	}
@@ -117,7 +117,7 @@ func orZero(v float64) float64 {
 type tracks struct {
 	Seconds series // times of the samples
 	Node    *track
-	Classes []*track // those that have pods: Guaranteed, Burstable, BestEffort
+	Classes []*track // the QoS classes that have pods: Guaranteed, Burstable, BestEffort
 	Pods    []*track // in the order of their names
 }
 
@@ -168,7 +168,7 @@ func (t *tracks) addClasses(length int) {
 			}
 			found = true
 			for i := range length {
-				class.add(i, pod)
+				class.addSample(i, pod)
 			}
 		}
 		if found {

@@ -40,7 +40,7 @@ import (
 	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// pollPeriod is the time between two looks at the files.
+// pollPeriod is the time between two reads of the files.
 const pollPeriod = 50 * time.Millisecond
 
 func main() {
@@ -60,7 +60,7 @@ func main() {
 	}
 }
 
-// gadgets is the plugin.
+// gadgets is the device plugin.
 type gadgets struct {
 	api.UnimplementedDevicePluginServer
 	dir, resource, data string
@@ -103,7 +103,7 @@ func (p *gadgets) socketName() string { return strings.ReplaceAll(p.resource, "/
 // baseName returns the name of the resource without its domain.
 func (p *gadgets) baseName() string { return path.Base(p.resource) }
 
-// keepRegistered registers the plugin whenever kubelet.sock was created.
+// keepRegistered registers the plugin each time kubelet.sock is created.
 func (p *gadgets) keepRegistered(ctx context.Context) {
 	for inode := uint64(0); ctx.Err() == nil; {
 		var stat unix.Stat_t
@@ -139,12 +139,12 @@ func (p *gadgets) register(ctx context.Context) error {
 	return err
 }
 
-// GetDevicePluginOptions asks for PreStartContainer.
+// GetDevicePluginOptions requests calls of PreStartContainer.
 func (p *gadgets) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
 	return &api.DevicePluginOptions{PreStartRequired: true}, nil
 }
 
-// ListAndWatch sends the devices whenever a file has changed.
+// ListAndWatch sends the list of devices at first, and after each change of a file.
 func (p *gadgets) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
 	for last := "none"; ; {
 		devices, text, err := p.listDevices()
@@ -165,7 +165,7 @@ func (p *gadgets) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[a
 	}
 }
 
-// listDevices reads the files. text has their names and contents.
+// listDevices returns a device for each file in the data directory. text has the names and contents of the files, to detect changes.
 func (p *gadgets) listDevices() (devices []*api.Device, text string, err error) {
 	entries, err := os.ReadDir(p.data)
 	if err != nil {
@@ -198,7 +198,7 @@ func (p *gadgets) listDevices() (devices []*api.Device, text string, err error) 
 	return devices, text, nil
 }
 
-// Allocate returns what a container needs for its devices.
+// Allocate returns the environment variable and annotation for the devices of each container. Without -plain it adds mounts and device nodes.
 func (p *gadgets) Allocate(ctx context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 	response := &api.AllocateResponse{}
 	for _, r := range request.GetContainerRequests() {
@@ -232,7 +232,7 @@ func (p *gadgets) awaitRelease(ctx context.Context) {
 	}
 }
 
-// addDevices adds the files and the device nodes of devices to the answer for a container, or the names of CDI devices instead of the nodes.
+// addDevices adds a mount of the file of each device to answer. It also adds the device node, or with -cdi the name of the CDI device.
 func (p *gadgets) addDevices(answer *api.ContainerAllocateResponse, ids []string) error {
 	for _, id := range ids {
 		answer.Mounts = append(answer.Mounts, &api.Mount{ContainerPath: "/" + p.baseName() + "s/" + id, HostPath: filepath.Join(p.data, id), ReadOnly: true})

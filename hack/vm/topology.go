@@ -29,7 +29,7 @@ const maxCPUs = 255
 // topologyField is one field in the text of a topology.
 type topologyField struct {
 	name     string
-	singular string // accepted for name
+	singular string // also accepted as the name
 	min, max int
 	value    *int
 }
@@ -65,7 +65,7 @@ func parseTopology(text string) (topology, error) {
 	return t, t.validate()
 }
 
-// setField sets the field with this name.
+// setField sets the field with this name from the text value. Each field may be set once.
 func (t *topology) setField(name, value string) error {
 	fields := t.fields()
 	i := slices.IndexFunc(fields, func(f topologyField) bool { return name == f.name || name == f.singular })

@@ -36,8 +36,8 @@ type Spec struct {
 	// ImageDisk has the images and the writable layers of containers. Nil: they are on Disk.
 	ImageDisk *Disk
 
-	// Killed is called for each process that the OOM killer or a kill of its cgroup ends, in the goroutine whose call caused the
-	// kill. It may call the machine. Nil is not called.
+	// Killed is called for each process that the OOM killer or a kill of its cgroup has ended. It runs in the goroutine whose call caused the kill,
+	// and may call the machine. Nil is not called.
 	Killed func(cgroupstest.KilledProc)
 }
 
@@ -106,8 +106,8 @@ type process struct {
 	pid int
 	Process
 	demand   Demand
-	hasCache bool // it has demanded page cache before: a demand of zero then gives it back
-	met      bool // it has all that it demands, except for CPU time and page cache
+	hasCache bool // it has demanded page cache: a later demand of zero frees the cache
+	met      bool // it has all memory, tasks and files that it demands
 }
 
 // Process describes a process to start.
@@ -117,7 +117,7 @@ type Process struct {
 	OOMScoreAdj int          // -1000 to 1000
 }
 
-// Demand is what a process wants of the machine. The zero value is a process that sleeps and has no memory.
+// Demand has the resources that a process demands from the machine. The zero value is a process that sleeps and has no memory.
 type Demand struct {
 	CPU    float64 // CPUs that it uses while no other process competes and no quota applies
 	Memory int64   // bytes of anonymous memory
@@ -231,9 +231,8 @@ func (m *Machine) searchProcess(pid int) (i int, found bool) {
 	return slices.BinarySearchFunc(m.processes, pid, func(p process, pid int) int { return cmp.Compare(p.pid, pid) })
 }
 
-// Step lets the machine run for the duration d with the demands of its processes. Each process, in the order of PIDs, gets its
-// tasks, page cache, memory and files as far as limits and disks allow; the OOM killer may end processes. Then all share the
-// CPUs for d, if it is positive.
+// Step simulates the machine for the duration d. Each process, in the order of PIDs, gets its demand of tasks, page cache, memory and files, as far
+// as limits and disks allow. The OOM killer may end processes. Then all processes share the CPUs for d, if it is positive.
 func (m *Machine) Step(d time.Duration) {
 	caches := m.beginStep(d)
 	for i := range m.stepping {
@@ -243,7 +242,7 @@ func (m *Machine) Step(d time.Duration) {
 			delete(caches, p.Cgroup)
 		}
 		if !p.met {
-			p.met = m.apply(p, d)
+			p.met = m.applyDemand(p, d)
 		}
 	}
 	m.tree.Schedule(d)
@@ -274,9 +273,9 @@ func (m *Machine) beginStep(d time.Duration) (caches map[cgroups.Path]int64) {
 	return caches
 }
 
-// apply sets the demand of p for a step of duration d. p gets the memory, tasks and files that it demands, as far as they
-// fit. met is true if all fit.
-func (m *Machine) apply(p *process, d time.Duration) (met bool) {
+// applyDemand sets the demand of p for a step of duration d. p gets the memory, tasks and files that it demands, as far as they fit. met is true if
+// all fit.
+func (m *Machine) applyDemand(p *process, d time.Duration) (met bool) {
 	met, err := m.tree.SetDemand(p.pid, cgroupstest.Demand{CPUs: p.demand.CPU, Memory: p.demand.Memory, Tasks: max(p.demand.Tasks, 1)}, max(d, 0))
 	switch {
 	case errors.Is(err, syscall.ENOMEM):
@@ -316,8 +315,8 @@ func sameDemand(a, b *Demand) bool {
 	return a.CPU == b.CPU && a.Memory == b.Memory && a.Cache == b.Cache && a.Tasks == b.Tasks && slices.Equal(a.Files, b.Files)
 }
 
-// Settled reports whether a further step with the present demands would change only CPU time and counters. One long step then
-// has the effect of many short ones.
+// Settled reports whether a further step with the present demands would change only CPU time and counters. One long step then has the effect of many
+// short steps.
 func (m *Machine) Settled() bool {
 	reclaims := m.tree.Reclaims()
 	m.mu.Lock()

@@ -44,7 +44,7 @@ type dump struct {
 	out   *bufio.Writer
 	depth int // number of structs, lists and maps around the current value
 
-	zone      uintptr // address of the time zone that was printed last, until a pointer at zoneDepth or above; zero: none
+	zone      uintptr // address of the time zone that was printed last; zero: none, or a pointer at zoneDepth or less has followed
 	zoneDepth int     // depth of the pointer to that time zone
 }
 
@@ -82,8 +82,8 @@ func (d *dump) printValue(v reflect.Value) {
 
 // printPointer prints the value that v points to.
 //
-// The kubelet's printer takes a pointer for a cycle if it has printed the target at a lower depth, and has visited no pointer at
-// that depth or above since. In a decoded pod, only times share a target: the local time zone.
+// The kubelet's printer takes a second pointer to a target for a cycle. It does so if the first pointer had a lower depth, and no other pointer of
+// that depth or less was printed since. In a decoded pod, only times share a target: the local time zone.
 func (d *dump) printPointer(v reflect.Value) {
 	if d.zone != 0 && d.zoneDepth >= d.depth {
 		d.zone = 0

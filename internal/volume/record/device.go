@@ -14,8 +14,7 @@ const (
 	maxDeviceData = 16 << 10
 )
 
-// Validate returns an error if the name of d is empty, a field is too long, or a directory is not below the directory of the
-// plugins.
+// Validate returns an error for an empty name, a field that is too long, and a directory that is not below the directory of the plugins.
 func (d *Device) Validate() error {
 	size := 0
 	for k, v := range d.Data {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Found has the volumes of a pod without a record. Another program, such as a kubelet, has set them up.
+// Found has the volumes of a pod without a record. Another program, such as a kubelet, has set up these volumes.
 type Found struct {
 	Pod             // with the UID as name, and the volumes whose directories have the names of volumes in the pod spec
 	Others []string // directories of the other volumes, relative to the directory of the pod; sorted
@@ -23,9 +23,9 @@ type Found struct {
 // maxFound is the maximum number of directories below the directory of a pod that Find reads.
 const maxFound = 10_000
 
-// Find returns the volumes of the pods that have a directory in root and no record. damaged has the errors of unreadable directories by pod UID, and
-// err is the error of reading root. isNamed reports whether the directories of a plugin have the names of the volumes in the pod spec; those of
-// claims have the names of PVs.
+// Find returns the volumes of the pods that have a directory in root and no record. damaged has the errors of unreadable directories by pod UID. err
+// is the error of reading root. isNamed reports whether a plugin names its directories like the volumes in the pod spec. Directories of claims have
+// the names of PVs.
 func Find(root string, isNamed func(plugin string) bool) (all []Found, damaged map[string]error, err error) {
 	uids, err := readNames(root, maxUIDs, fs.DirEntry.IsDir)
 	if err != nil {
@@ -47,7 +47,7 @@ func Find(root string, isNamed func(plugin string) bool) (all []Found, damaged m
 	return all, damaged, nil
 }
 
-// findPod returns the volumes of one pod.
+// findPod returns the volumes of the pod with this UID, from the directories in root/uid.
 func findPod(root, uid string, isNamed func(plugin string) bool) (Found, error) {
 	f := Found{Pod: Pod{UID: uid, Name: uid}}
 	for _, kind := range []string{volumesDir, devicesDir} {
@@ -80,8 +80,8 @@ func findPod(root, uid string, isNamed func(plugin string) bool) (Found, error) 
 	return f, nil
 }
 
-// readNames returns the sorted plain names of the entries in dir for which keep returns true. It does not follow a link at dir, and a missing dir has
-// no entries.
+// readNames returns the sorted plain names of the entries in dir for which keep returns true. It does not follow a link at dir. A missing dir has no
+// entries.
 func readNames(dir string, limit int, keep func(fs.DirEntry) bool) (names []string, err error) {
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() || isNotDir(err) {

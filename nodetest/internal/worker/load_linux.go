@@ -17,14 +17,14 @@ type Load struct {
 	Memory, Cache int     // blocks
 }
 
-// Environment returns the environment of a worker with these loads, the last of which lasts. file is a file of its pod for its page cache. The
-// first worker of the pod waits until the file start exists.
+// Environment returns the environment variables of a worker with these loads. The last load continues until the process is killed. The worker writes
+// file to use page cache. The first worker of a pod waits until the file start exists.
 func Environment(loads []Load, file, start string) map[string]string {
 	return map[string]string{variable: formatLoads(loads), fileVariable: file, goVariable: start}
 }
 
-// ReadTimes returns when the workers of the pod with this file were ready, and when the time of their loads began. Neither has the times of a pod
-// without a worker.
+// ReadTimes returns the times at which the workers of the pod with this file were ready, and the times at which their loads began. Both are nil for a
+// pod without a worker.
 func ReadTimes(file string) (ready, began []time.Time, err error) {
 	if ready, err = readTimes(file + readySuffix); err == nil {
 		began, err = readTimes(file + beganSuffix)

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watch is a record of a machine: how late the timers of a process were that precedes all others, and who used CPU time. In a virtual machine, timers
-// are late if the host withholds the CPU.
+// Watch has the measurements of a process with the highest priority: how late its timers fired, and the CPU time of other processes. In a virtual
+// machine, timers are late if the host withholds the CPU.
 type Watch struct {
 	Watched time.Duration
 	Late    time.Duration // sum of all delays
@@ -27,15 +27,15 @@ type Watch struct {
 	CPU     []CPUTime // one per Tick, or fewer
 }
 
-// CPUTime is the CPU time that was used until a time.
+// CPUTime is the total CPU time up to the time At.
 type CPUTime struct {
 	At     time.Time
 	Parent time.Duration // by the process that has started the watch
 	Pods   time.Duration // by all pods
 }
 
-// quotaPeriod is the period of a CPU quota. The kernel renews a quota once after a longer delay, so that the delay takes CPU time from a cgroup with
-// a quota. After a shorter delay the cgroup runs as long as without.
+// quotaPeriod is the period of a CPU quota. A longer delay of timers costs a cgroup with a quota CPU time, because the kernel renews the quota only
+// once. A shorter delay costs none.
 const quotaPeriod = 100 * time.Millisecond
 
 const (

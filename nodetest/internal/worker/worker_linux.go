@@ -82,7 +82,7 @@ func runWorker(text, file, start string) error {
 	for {
 		load := loads[min(int(time.Since(began)/Tick), len(loads)-1)]
 		cpu.Store(math.Float64bits(load.CPU))
-		if blocks, err = resize(memory, blocks, load.Memory); err != nil {
+		if blocks, err = resizeMemory(memory, blocks, load.Memory); err != nil {
 			return err
 		}
 		if written, err = writeBlocks(file, written, load.Cache); err != nil {
@@ -92,7 +92,7 @@ func runWorker(text, file, start string) error {
 	}
 }
 
-// awaitStart reports that the worker is ready, and waits until the file start exists. A worker that is started later waits for nothing.
+// awaitStart records that the worker is ready, and waits until the file start exists. A worker that is started later does not wait.
 func awaitStart(file, start string) error {
 	if err := appendTime(file+readySuffix, time.Now()); err != nil {
 		return err
@@ -116,12 +116,12 @@ func appendTime(file string, at time.Time) error {
 	return errors.Join(err, f.Close())
 }
 
-// openMemory returns a file in memory. Its pages count as memory of the cgroup and not as page cache of a disk, and the kernel allocates them in one
-// call: in User Mode Linux on a busy host, pages in the address space of a process take 35 ms of CPU time per MiB.
+// openMemory returns a file in memory. Its pages count as memory of the cgroup, not as page cache of a disk. The kernel allocates them in one call:
+// page by page, User Mode Linux on a busy host needs 35 ms of CPU time per MiB.
 func openMemory() (fd int, err error) { return unix.MemfdCreate("memory", unix.MFD_CLOEXEC) }
 
-// resize allocates or frees blocks of the file in memory, which has a number of blocks, until it has n. It returns n.
-func resize(fd, blocks, n int) (int, error) {
+// resizeMemory changes the size of the memory file fd from blocks to n blocks. It returns n.
+func resizeMemory(fd, blocks, n int) (int, error) {
 	if n == blocks {
 		return n, nil
 	}
@@ -152,10 +152,10 @@ func writeBlocks(file string, written, n int) (int, error) {
 	return written, errors.Join(err, f.Close())
 }
 
-// burnTick is the time in which a worker is busy once.
+// burnTick is the period of burnCPU. The worker is busy for a part of each period.
 const burnTick = 70 * time.Millisecond
 
-// burnCPU uses load CPUs, at most one: it is busy during this part of each burnTick.
+// burnCPU uses load CPUs, at most one: it is busy for this fraction of each burnTick.
 func burnCPU(load *atomic.Uint64) {
 	runtime.LockOSThread()
 	for {
