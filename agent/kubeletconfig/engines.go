@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -192,22 +191,22 @@ func (c *Configuration) Topology() (t device.Topology, err error) {
 	return t, err
 }
 
-// HostDNS reads the resolv.conf file of the host for pods, if wanted. A nil result means that the runtime chooses: the file is not wanted, or it is
-// the default one and does not exist. none is true if the name is empty: pods get no name server of the host. Call it after SetDefaults.
-func (c *Configuration) HostDNS(wanted bool) (dns *cri.DNSConfig, none bool, err error) {
+// HostDNS returns a function that reads the resolv.conf file of the host for a pod. Its nil result means that the runtime chooses the file, because
+// the path is the default one and does not exist. The function is nil for an empty path: pods get no name server of the host. Call it after
+// SetDefaults.
+func (c *Configuration) HostDNS() func() (*cri.DNSConfig, error) {
 	path := *c.ResolvConf
-	if !wanted || path == "" {
-		return nil, wanted && path == "", nil
+	if path == "" {
+		return nil
 	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && path == defaultResolvConf {
-		return nil, false, nil
+	return func() (*cri.DNSConfig, error) {
+		dns, err := podspec.ReadResolvConf(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path == defaultResolvConf:
+			return nil, nil //nolint:nilnil // documented
+		case err != nil:
+			return nil, fmt.Errorf("resolvConf: %w", err)
+		}
+		return dns, nil
 	}
-	if err == nil {
-		dns, err = podspec.ParseResolvConf(data)
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("resolvConf: %s: %w", path, err)
-	}
-	return dns, false, nil
 }
