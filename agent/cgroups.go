@@ -49,7 +49,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 
 // openCgroups opens the cgroups of this machine, with names in the format of the runtime's cgroup driver, and creates the cgroup tree of pods.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
-	names, err := a.client.CgroupDriver(ctx)
+	names, err := a.config.Kubelet.RuntimeCgroupDriver(ctx, a.client)
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ type Configuration struct {
 	RotateCertificates bool `json:"rotateCertificates,omitempty"` // request and renew the client certificate of the kubeconfig
 
 	CgroupRoot           string   `json:"cgroupRoot,omitempty"`           // parent of kubepods; "/"
+	CgroupDriver         string   `json:"cgroupDriver,omitempty"`         // cgroupfs; systemd: names of slices. For runtimes that do not report their driver
 	CgroupsPerQOS        *bool    `json:"cgroupsPerQOS,omitempty"`        // true where there is a remote runtime; false: pods get no cgroup
 	ClusterDNS           []string `json:"clusterDNS,omitempty"`           // addresses; pods of policy ClusterFirst get the host's
 	ClusterDomain        string   `json:"clusterDomain,omitempty"`        // none

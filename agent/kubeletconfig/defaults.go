@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
@@ -46,6 +47,7 @@ func (c *Configuration) SetDefaults(d Defaults) {
 
 	setPointer(&c.ResolvConf, defaultResolvConf)
 	setDefault(&c.CgroupRoot, "/")
+	setDefault(&c.CgroupDriver, cri.CgroupDriverCgroupfs.String())
 	setPointer(&c.CgroupsPerQOS, d.RemoteRuntime)
 
 	setDefault(&c.TopologyManagerPolicy, device.None.String())

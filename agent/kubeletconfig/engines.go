@@ -5,6 +5,7 @@ package kubeletconfig
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -189,6 +190,19 @@ func (c *Configuration) Topology() (t device.Topology, err error) {
 	}
 	t.PodScope = c.TopologyManagerScope == "pod"
 	return t, err
+}
+
+// RuntimeCgroupDriver returns the cgroup driver that the container runtime reports. For a runtime without this call, it is the field cgroupDriver,
+// in which every value but systemd means cgroupfs. Source: getCgroupDriverFromCRI in cmd/kubelet/app/server.go.
+func (c *Configuration) RuntimeCgroupDriver(ctx context.Context, runtime cri.StatusReporter) (cri.CgroupDriver, error) {
+	reported, err := runtime.CgroupDriver(ctx)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return reported, err
+	}
+	if c.CgroupDriver == cri.CgroupDriverSystemd.String() {
+		return cri.CgroupDriverSystemd, nil
+	}
+	return cri.CgroupDriverCgroupfs, nil
 }
 
 // HostDNS returns a function that reads the resolv.conf file of the host for a pod. Its nil result means that the runtime chooses the file, because

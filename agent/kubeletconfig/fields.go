@@ -6,7 +6,6 @@ package kubeletconfig
 // fieldTable has the state of each field of otherFields: default (only the listed values are accepted) or none (without effect). The columns are
 // name and state, the accepted values as JSON, and the reason. Missing values, and empty ones of fields that are no pointers, are always accepted.
 const fieldTable = `
-cgroupDriver none | - | the container runtime reports its cgroup driver
 configMapAndSecretChangeDetectionStrategy default | "Watch" | config maps and secrets are watched
 containerLogMaxWorkers none | - | one goroutine rotates the logs
 containerLogMonitorInterval none | - | the log rotation chooses its interval
@@ -89,6 +88,7 @@ volumeStatsAggPeriod none | - | the statistics choose their period
 // supportedComments returns the differences between supported fields and those of the kubelet, by name.
 func supportedComments() map[string]string {
 	return map[string]string{
+		"cgroupDriver":                   "for container runtimes that do not report their cgroup driver",
 		"cgroupRoot":                     `default "/", the meaning of an empty value in the kubelet`,
 		"cgroupsPerQOS":                  "false without containerRuntimeEndpoint; false does not need enforceNodeAllocatable",
 		"containerRuntimeEndpoint":       "empty: plain processes; the kubelet has the socket of containerd",

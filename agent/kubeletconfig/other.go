@@ -18,7 +18,6 @@ import (
 // otherFields has the fields of a KubeletConfiguration v1beta1 that Configuration does not have. They are decoded to be checked. fieldTable has the
 // state of each field.
 type otherFields struct {
-	CgroupDriver                              string              `json:"cgroupDriver"`
 	ConfigMapAndSecretChangeDetectionStrategy string              `json:"configMapAndSecretChangeDetectionStrategy"`
 	ContainerLogMaxWorkers                    *int32              `json:"containerLogMaxWorkers"`
 	ContainerLogMonitorInterval               *metav1.Duration    `json:"containerLogMonitorInterval"`
