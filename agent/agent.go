@@ -86,8 +86,8 @@ type cgroupParts struct {
 	systemd         bool    // cgroups are systemd slices
 }
 
-// New returns an agent that does not run yet. It connects to the container runtime until ctx ends, but sends no request to the API server. An error
-// names the invalid field of config or options. Run closes the runtime when it returns.
+// New returns an agent that does not run yet. It connects to the container runtime until ctx ends, but sends no request to the API server, except
+// for a bootstrapKubeconfig without rotateCertificates: it waits for the certificate. An error names the invalid field of config or options. Run closes the runtime when it returns.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
 	if err := setDefaults(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)

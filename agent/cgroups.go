@@ -41,7 +41,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 			return err
 		}
 	}
-	if err := a.createVolumes(opts); err != nil || a.cgroups.tree == nil {
+	if err := a.createVolumes(ctx, opts); err != nil || a.cgroups.tree == nil {
 		return err
 	}
 	return a.createCollector()

@@ -75,8 +75,8 @@ func checkOptions(config *Config, opts *Options, evicts bool) error {
 		{opts.Cgroups != nil && opts.Machine == nil, "Options.Cgroups needs Options.Machine, the capacity of the simulated machine"},
 		{opts.Ephemeral && opts.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
 		{
-			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap),
-			"rotateCertificates and serverTLSBootstrap need a rootDir: Options.Ephemeral has none",
+			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap || config.Node.BootstrapKubeconfig != ""),
+			"rotateCertificates, serverTLSBootstrap and bootstrapKubeconfig need a rootDir: Options.Ephemeral has none",
 		},
 		{opts.Ephemeral && *k.EnableServer, "enableServer needs a rootDir: Options.Ephemeral has none"},
 		{opts.Hosts != nil && !cluster, "Options.Hosts needs kubeconfig: the addresses are those of a Node object"},

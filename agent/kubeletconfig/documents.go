@@ -185,7 +185,7 @@ func (d *Documents) Validate() error {
 			n.UnhealthyDevices != "" && n.UnhealthyDevices != EvictUnhealthy && n.UnhealthyDevices != RestartUnhealthy,
 			fmt.Sprintf("unhealthyDevices: %q is not %s or %s", n.UnhealthyDevices, EvictUnhealthy, RestartUnhealthy),
 		},
-		{n.BootstrapKubeconfig != "" && !k.RotateCertificates, "bootstrapKubeconfig needs rotateCertificates"},
+		{n.BootstrapKubeconfig != "" && n.Kubeconfig == "", "bootstrapKubeconfig needs kubeconfig: the certificate is written there"},
 		{k.ServerTLSBootstrap && !cluster, "serverTLSBootstrap needs kubeconfig: the certificate is for the addresses of its Node"},
 		{*k.CgroupsPerQOS && k.ContainerRuntimeEndpoint == "", "cgroupsPerQOS needs containerRuntimeEndpoint: a runtime that has cgroups"},
 		{

@@ -36,7 +36,7 @@ type NodeConfiguration struct {
 	RootDir    string            `json:"rootDir,omitempty"`    // --root-dir; /var/lib/nodeagent
 
 	Kubeconfig          string `json:"kubeconfig,omitempty"`          // --kubeconfig; none: the node belongs to no cluster, and pods have no service accounts
-	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig; needs rotateCertificates
+	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig, for the first certificate; none
 
 	ObjectsDir     string `json:"objectsDir,omitempty"`     // config maps, secrets, services and volumes of a node without a cluster, see objects.Dir
 	KeepObjects    bool   `json:"keepObjects,omitempty"`    // objects of running pods are kept on disk, for restarts while the API server is unavailable
