@@ -79,7 +79,7 @@ func (a *Agent) clientConfig(ctx context.Context) (*rest.Config, error) {
 	if a.options.API != nil {
 		return a.options.API, nil
 	}
-	o := cert.ClientOptions{NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: a.filePath("pki"), Logger: a.log}
+	o := cert.ClientOptions{NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: n.CertDir, Logger: a.log}
 	if !a.config.Kubelet.RotateCertificates {
 		return cert.Load(ctx, o)
 	}

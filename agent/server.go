@@ -201,7 +201,7 @@ func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() 
 		return nil
 	}
 	var serving *cert.Serving
-	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.filePath("pki"), Logger: a.log}
+	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.config.Node.CertDir, Logger: a.log}
 	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ServingCertificate(func() *x509.Certificate { return serving.Leaf() })
 	if serving, err = cert.NewServing(config, o); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (a *Agent) tlsConfig() (_ *tls.Config, err error) {
 	}
 	certFile, keyFile := a.config.Kubelet.TLSCertFile, a.config.Kubelet.TLSPrivateKeyFile
 	if certFile == "" {
-		if certFile, keyFile, err = cert.SelfSigned(a.filePath("pki"), a.config.Node.NodeName, a.hostIPs()); err != nil {
+		if certFile, keyFile, err = cert.SelfSigned(a.config.Node.CertDir, a.config.Node.NodeName, a.hostIPs()); err != nil {
 			return nil, err
 		}
 	}

@@ -153,7 +153,8 @@ func (d *Documents) SetDefaults() error {
 	if k.PodLogsDir == podspec.DefaultLogRoot {
 		n.ContainerLogsDir = cmp.Or(n.ContainerLogsDir, podspec.DefaultLogLinks)
 	}
-	paths := []*string{&n.RootDir, &n.ContainerLogsDir}
+	n.CertDir = cmp.Or(n.CertDir, filepath.Join(n.RootDir, "pki"))
+	paths := []*string{&n.RootDir, &n.CertDir, &n.ContainerLogsDir}
 	if !filepath.IsAbs(k.PodLogsDir) { // Validate checks that an absolute path is normalized
 		paths = append(paths, &k.PodLogsDir)
 	}

@@ -188,7 +188,9 @@ type driverReporter struct {
 	err    error
 }
 
-func (r driverReporter) CgroupDriver(context.Context) (cri.CgroupDriver, error) { return r.driver, r.err }
+func (r driverReporter) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
+	return r.driver, r.err
+}
 
 // The cgroup driver of the configuration counts for a container runtime that does not report its driver.
 func TestRuntimeCgroupDriverFallsBackToField(t *testing.T) {

@@ -34,6 +34,7 @@ type NodeConfiguration struct {
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"` // --node-labels
 	Reregister bool              `json:"reregister,omitempty"` // recreate a deleted Node object
 	RootDir    string            `json:"rootDir,omitempty"`    // --root-dir; /var/lib/nodeagent
+	CertDir    string            `json:"certDir,omitempty"`    // --cert-dir; pki in rootDir
 
 	Kubeconfig          string `json:"kubeconfig,omitempty"`          // --kubeconfig; none: the node belongs to no cluster, and pods have no service accounts
 	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig, for the first certificate; none

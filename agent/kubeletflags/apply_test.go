@@ -81,7 +81,7 @@ func TestFilesOverrideDefaults(t *testing.T) {
 	require.NoError(t, err)
 	want, err := kubeletconfig.ParseDocuments([]byte(documents))
 	require.NoError(t, err)
-	want.Kubelet.ContainerRuntimeEndpoint = "unix:///run/containerd/containerd.sock"
+	want.Kubelet.ContainerRuntimeEndpoint, want.Node.CertDir = "unix:///run/containerd/containerd.sock", "/var/lib/kubelet/pki"
 	require.Equal(t, "/file/config.json", d.Node.DockerConfigFiles[0], "registry credentials in the root directory")
 	want.Node.DockerConfigFiles = d.Node.DockerConfigFiles
 	require.Equal(t, want, d)
@@ -127,10 +127,16 @@ func TestFlagsThatConflict(t *testing.T) {
 	_, err = load(t, documents, "--oom-score-adj=5000", "--hairpin-mode=never")
 	require.ErrorContains(t, err, "--oom-score-adj=5000: oomScoreAdj: ")
 	require.ErrorContains(t, err, "--hairpin-mode=never: hairpinMode: ")
-	_, err = load(t, documents, "--cert-dir=/var/lib/kubelet/pki")
-	require.EqualError(t, err, `--cert-dir=/var/lib/kubelet/pki: the directory is not supported by this version, want "/file/pki"`)
-	_, err = load(t, documents, "--cert-dir=/var/lib/kubelet/pki/", "--root-dir=/var/lib/kubelet")
-	require.NoError(t, err)
+}
+
+// The certificates of a kubelet are not below --root-dir, unless --cert-dir says so.
+func TestCertDirDoesNotFollowRootDir(t *testing.T) {
+	for args, want := range map[string]string{"--root-dir=/data": "/var/lib/kubelet/pki", "--cert-dir=/data/pki/": "/data/pki"} {
+		d, err := load(t, documents, args)
+		require.NoError(t, err)
+		require.NoError(t, d.SetDefaults())
+		assert.Equal(t, want, d.Node.CertDir, args)
+	}
 }
 
 // The credential providers of all files of a directory are merged. An error names the file.

@@ -40,6 +40,7 @@ func TestParseErrors(t *testing.T) {
 		"--maximum-dead-containers=5":           `--maximum-dead-containers=5: the flag is not supported by this version, want "-1"`,
 		"--cpu-manager-policy=static":           `--cpu-manager-policy=static: cpuManagerPolicy: "static" is not supported by this version, want "none"`,
 		"--max-pods=0":                          "--max-pods=0: the value is not supported by this version: it would mean the default, 110",
+		"--cert-dir=":                           "--cert-dir=: the value is not supported by this version: it is empty",
 		"--container-runtime-endpoint=":         "--container-runtime-endpoint=: the value is not supported by this version: it is empty",
 		"--node-ip=10.0.0.1,10.0.0.2":           "--node-ip=10.0.0.1,10.0.0.2: node IPs [10.0.0.1 10.0.0.2]: must be a single IP or a dual-stack pair of IPs",
 		"--lock-file=/l --cloud-provider=x":     "--cloud-provider=x: the flag is not supported by this version, want \"\"\n--lock-file=/l: the flag is not supported by this version, want \"\"",
