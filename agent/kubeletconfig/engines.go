@@ -49,7 +49,8 @@ func (d *Documents) NodeStatus() nodestatus.Config {
 	reserved, _ := k.Reserved() // validated
 	c := nodestatus.Config{
 		Name: n.NodeName, NodeIPs: n.NodeIPs, Labels: n.NodeLabels, Taints: k.RegisterWithTaints, ProviderID: k.ProviderID,
-		MaxPods: int(k.MaxPods), PodsPerCore: int(k.PodsPerCore), Reserved: reserved, DeclaredFeatures: nodestatus.DeclaredFeatures(),
+		ExternalCloudProvider: n.ExternalCloudProvider,
+		MaxPods:               int(k.MaxPods), PodsPerCore: int(k.PodsPerCore), Reserved: reserved, DeclaredFeatures: nodestatus.DeclaredFeatures(),
 	}
 	if *k.EnableServer {
 		c.Port = k.Port

@@ -27,6 +27,9 @@ const (
 	defaultEndpoint = "unix:///run/containerd/containerd.sock"
 )
 
+// externalProvider is the only value of --cloud-provider that the kubelet accepts beside the empty one.
+const externalProvider = "external"
+
 // featureGates is the field whose entries are merged with those of the files.
 const featureGates = "featureGates"
 
@@ -175,6 +178,8 @@ func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
 		n.BootstrapKubeconfig = text
 	case "cert-dir":
 		n.CertDir = text
+	case "cloud-provider":
+		n.ExternalCloudProvider = text == externalProvider
 	case "hostname-override":
 		n.NodeName, err = g.nodeName()
 	case "image-credential-provider-bin-dir":

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/agent/kubeletflags"
+	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
 // noFiles is a LoadFunc for command lines whose files do not matter.
@@ -127,6 +128,22 @@ func TestFlagsThatConflict(t *testing.T) {
 	_, err = load(t, documents, "--oom-score-adj=5000", "--hairpin-mode=never")
 	require.ErrorContains(t, err, "--oom-score-adj=5000: oomScoreAdj: ")
 	require.ErrorContains(t, err, "--hairpin-mode=never: hairpinMode: ")
+}
+
+// An external cloud provider initializes a new Node, so the Node has the taint of the kubelet until then.
+func TestExternalCloudProviderTaintsNewNode(t *testing.T) {
+	for args, taints := range map[string]int{"--cloud-provider=external": 1, "--cloud-provider=": 0} {
+		d, err := load(t, "apiVersion: nodeagent/v1alpha1\nkind: NodeConfiguration\nexternalCloudProvider: true\n", args, "--node-ip=10.0.0.1", "--kubeconfig=/k")
+		require.NoError(t, err)
+		require.NoError(t, d.SetDefaults())
+		require.NoError(t, d.Validate())
+		node, _ := nodestatus.Initial(nodestatus.Facts{Config: d.NodeStatus(), Host: nodestatus.Host{Interfaces: d.Node.NodeIPs}})
+		require.Len(t, node.Spec.Taints, taints, args)
+		if taints > 0 {
+			assert.Equal(t, corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, node.Spec.Taints[0])
+			assert.Equal(t, "10.0.0.1", node.Annotations["alpha.kubernetes.io/provided-node-ip"])
+		}
+	}
 }
 
 // The certificates of a kubelet are not below --root-dir, unless --cert-dir says so.

@@ -148,7 +148,7 @@ func nodeFlags() []Flag {
 	return []Flag{
 		{Name: "bootstrap-kubeconfig", Type: "string", State: supported, Comment: "kubeconfig file that gets the first certificate; needs --kubeconfig"},
 		{Name: "cert-dir", Type: "string", Default: "/var/lib/kubelet/pki", State: supported, Comment: "directory of the certificates; the default also holds for a file without certDir"},
-		{Name: "cloud-provider", Type: "string", State: defaultOnly, Comment: "no cloud provider"},
+		{Name: "cloud-provider", Type: "string", State: supported, Comment: "external, which a cloud controller manager serves; empty: no cloud provider"},
 		{Name: "config", Type: "string", State: supported, Comment: "configuration file, which flags override"},
 		{Name: "config-dir", Type: "string", State: supported, Comment: "directory of *.conf files that override the configuration file"},
 		{Name: "exit-on-lock-contention", Type: "bool", Default: "false", State: defaultOnly},
