@@ -113,7 +113,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 		Devices:         nodestatus.DeviceCapacityFunc(a.deviceCapacity),
 		Hosts:           cmp.Or[heartbeat.Hosts](a.options.Hosts, nodestatus.Lookup{}),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
-		Reregister: a.config.Node.Reregister, Logger: a.log, Rand: a.options.Rand,
+		Reregister: a.config.Node.Reregister, NoRegister: !*k.RegisterNode, Logger: a.log, Rand: a.options.Rand,
 		Event: func(e nodestatus.Event) { a.cluster.Recorder.NodeEvent(e.Type, e.Reason, e.Message) },
 		Hooks: heartbeat.JoinHooks(
 			heartbeat.ReporterHooks{Registered: a.nodeTimes.Registered, Reported: a.nodeTimes.Reported},

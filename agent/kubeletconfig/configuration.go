@@ -26,7 +26,7 @@ type Configuration struct {
 	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
-	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true where there is a kubeconfig; false: it is for tokens alone
+	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true for a node of a cluster; false: another client creates the Node object
 	RegisterWithTaints        []corev1.Taint    `json:"registerWithTaints,omitempty"`        // none
 	ProviderID                string            `json:"providerID,omitempty"`                // none
 	MaxPods                   int32             `json:"maxPods,omitempty"`                   // 110

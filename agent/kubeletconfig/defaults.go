@@ -27,7 +27,7 @@ const (
 
 // Defaults has the properties of a node on which the defaults of some fields depend.
 type Defaults struct {
-	Cluster       bool // the node has a kubeconfig
+	Cluster       bool // the node belongs to a cluster: see [Documents.InCluster]
 	RemoteRuntime bool // containers run in a container runtime that has cgroups
 }
 
@@ -70,7 +70,7 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	}
 	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
 	setPointer(&c.MergeDefaultEvictionSettings, false)
-	c.setServerDefaults(d.Cluster && *c.RegisterNode)
+	c.setServerDefaults(d.Cluster)
 }
 
 // setServerDefaults sets the missing fields for the API of the node. If the node belongs to a cluster, this API is enabled

@@ -132,9 +132,8 @@ func (s *documentSet) add(fields, checked object) error {
 	return errors.Join(errs...)
 }
 
-// InCluster reports whether the node belongs to a cluster, that is whether it has a kubeconfig and registerNode is true.
-// Call it after SetDefaults.
-func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && *d.Kubelet.RegisterNode }
+// InCluster reports whether the node belongs to a cluster, that is whether it has a kubeconfig, which is not for tokens alone.
+func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && !d.Node.TokensOnly }
 
 // SetDefaults sets each missing field of both documents to its default. It makes directory paths absolute, because a
 // container runtime has another working directory. It returns an error if nodeName is not set and the host has no name.
@@ -144,7 +143,7 @@ func (d *Documents) SetDefaults() error {
 	if k.ContainerRuntimeEndpoint == "" { // log collectors read the kubelet's directory, which plain processes of a user may not write to
 		k.PodLogsDir = cmp.Or(k.PodLogsDir, filepath.Join(n.RootDir, "logs"))
 	}
-	k.SetDefaults(Defaults{Cluster: n.Kubeconfig != "", RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
+	k.SetDefaults(Defaults{Cluster: d.InCluster(), RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
 	host, err := os.Hostname()
 	n.NodeName = cmp.Or(n.NodeName, strings.ToLower(host))
 	if n.NodeName == "" {
@@ -181,6 +180,9 @@ func (d *Documents) Validate() error {
 		{n.ObjectsDir != "" && cluster, "objectsDir and kubeconfig are both set: config maps and secrets are those of the API server"},
 		{n.ManifestSocket != "" && k.StaticPodPath == "", "manifestSocket needs staticPodPath: the directory that the socket serves"},
 		{n.KeepObjects && !cluster, "keepObjects needs kubeconfig: other config maps and secrets are on disk already"},
+		{n.TokensOnly && n.Kubeconfig == "", "tokensOnly needs kubeconfig: the API server issues the tokens"},
+		{n.TokensOnly && *k.RegisterNode, "registerNode and tokensOnly are both true: there is no Node object with tokensOnly"},
+		{n.Reregister && cluster && !*k.RegisterNode, "reregister needs registerNode: only a registered Node is registered again"},
 		{k.RotateCertificates && n.Kubeconfig == "", "rotateCertificates needs kubeconfig: the certificate is written there"},
 		{
 			n.UnhealthyDevices != "" && n.UnhealthyDevices != EvictUnhealthy && n.UnhealthyDevices != RestartUnhealthy,

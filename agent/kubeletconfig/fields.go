@@ -94,7 +94,7 @@ func supportedComments() map[string]string {
 		"containerRuntimeEndpoint":       "empty: plain processes; the kubelet has the socket of containerd",
 		"enableServer":                   "true for a node of a cluster only",
 		"authentication.webhook.enabled": "true for a node of a cluster only",
-		"registerNode":                   "true with a kubeconfig only",
+		"registerNode":                   "true for a node of a cluster only",
 		"featureGates":                   "see the table of gates",
 		"maxParallelImagePulls":          "5 by default; the kubelet pulls one image after the other",
 		"serializeImagePulls":            "false by default, with at most maxParallelImagePulls pulls at a time",

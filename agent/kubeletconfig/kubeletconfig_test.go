@@ -105,8 +105,8 @@ func TestDefaultsDependOnClusterAndRuntime(t *testing.T) {
 	member := parse(t, "")
 	require.NoError(t, member.Validate())
 	assert.True(t, *member.EnableServer && *member.RegisterNode && *member.Authentication.Webhook.Enabled && *member.CgroupsPerQOS)
-	tokensOnly := parse(t, "registerNode: false")
-	assert.False(t, *tokensOnly.EnableServer, "the server is off if the node is not registered")
+	unregistered := parse(t, "registerNode: false")
+	assert.True(t, *unregistered.EnableServer && *unregistered.Authentication.Webhook.Enabled, "as in the kubelet")
 	quick := parse(t, "nodeStatusUpdateFrequency: 1s")
 	assert.Equal(t, time.Second, quick.NodeStatusReportFrequency.Duration)
 }

@@ -41,6 +41,7 @@ type NodeConfiguration struct {
 	CertDir    string `json:"certDir,omitempty"`    // --cert-dir; pki in rootDir
 
 	Kubeconfig          string `json:"kubeconfig,omitempty"`          // --kubeconfig; none: the node belongs to no cluster, and pods have no service accounts
+	TokensOnly          bool   `json:"tokensOnly,omitempty"`          // kubeconfig is for service account tokens: no Node object, and no pods of the API server
 	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig, for the first certificate; none
 
 	ObjectsDir     string `json:"objectsDir,omitempty"`     // config maps, secrets, services and volumes of a node without a cluster, see objects.Dir
