@@ -113,7 +113,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	pods := &lifecycle.Options{}
 	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // each needs the parts before it
 		a.openMetrics, a.readMachine, a.openRuntime, a.createPLEG, a.createClusterParts, a.setPodOptions, a.createImageParts, a.createPodParts, a.createDevices,
-		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.createContainerGC, a.createServer, a.addManifestServer, a.openStore,
+		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.createContainerGC, a.createServer, a.addHealthz, a.addManifestServer, a.openStore,
 	} {
 		if err := connect(ctx, pods); err != nil {
 			return nil, fmt.Errorf("make the agent: %w", err)

@@ -123,7 +123,7 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	case n.ObjectsDir != "":
 		opts.Objects = objects.NewDir(n.ObjectsDir)
 	}
-	if a.servesAPI() {
+	if !a.options.Ephemeral {
 		hooks = append(hooks, a.addPodsAPI())
 	}
 	opts.Hooks = a.metrics.Lifecycle(hooks...)

@@ -71,12 +71,13 @@ type Configuration struct {
 	ShutdownGracePeriodCriticalPods  metav1.Duration                    `json:"shutdownGracePeriodCriticalPods,omitempty"`
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
 
-	EnableServer                   *bool           `json:"enableServer,omitempty"` // true where the machine is a node of a cluster
-	Address                        string          `json:"address,omitempty"`      // 0.0.0.0
-	Port                           int32           `json:"port,omitempty"`         // 10250
-	ReadOnlyPort                   int32           `json:"readOnlyPort,omitempty"` // none
-	HealthzPort                    *int32          `json:"healthzPort,omitempty"`  // 10248 on the loopback; 0: none
-	TLSCertFile                    string          `json:"tlsCertFile,omitempty"`  // a self-signed certificate
+	EnableServer                   *bool           `json:"enableServer,omitempty"`       // true where the machine is a node of a cluster
+	Address                        string          `json:"address,omitempty"`            // 0.0.0.0
+	Port                           int32           `json:"port,omitempty"`               // 10250
+	ReadOnlyPort                   int32           `json:"readOnlyPort,omitempty"`       // none
+	HealthzBindAddress             string          `json:"healthzBindAddress,omitempty"` // 127.0.0.1
+	HealthzPort                    *int32          `json:"healthzPort,omitempty"`        // 10248 where there is a container runtime, a cluster or a server; 0: none
+	TLSCertFile                    string          `json:"tlsCertFile,omitempty"`        // a self-signed certificate
 	TLSPrivateKeyFile              string          `json:"tlsPrivateKeyFile,omitempty"`
 	ServerTLSBootstrap             bool            `json:"serverTLSBootstrap,omitempty"` // the certificate is requested from the cluster, where it has to be approved
 	Authentication                 Authentication  `json:"authentication"`

@@ -70,18 +70,22 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	}
 	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
 	setPointer(&c.MergeDefaultEvictionSettings, false)
-	c.setServerDefaults(d.Cluster)
+	c.setServerDefaults(d)
 }
 
 // setServerDefaults sets the missing fields for the API of the node. If the node belongs to a cluster, this API is enabled
 // by default.
-func (c *Configuration) setServerDefaults(cluster bool) {
-	setPointer(&c.EnableServer, cluster)
+func (c *Configuration) setServerDefaults(d Defaults) {
+	setPointer(&c.EnableServer, d.Cluster)
 	setDefault(&c.Address, "0.0.0.0")
 	setDefault(&c.Port, defaultPort)
-	setPointer(&c.HealthzPort, defaultHealthzPort)
+	setDefault(&c.HealthzBindAddress, "127.0.0.1")
+	if d.Cluster || d.RemoteRuntime || *c.EnableServer {
+		setPointer(&c.HealthzPort, defaultHealthzPort)
+	}
+	setPointer(&c.HealthzPort, 0) // several programs with agents of plain processes may share a host
 	setPointer(&c.Authentication.Anonymous.Enabled, false)
-	setPointer(&c.Authentication.Webhook.Enabled, cluster)
+	setPointer(&c.Authentication.Webhook.Enabled, d.Cluster)
 	setDuration(&c.Authentication.Webhook.CacheTTL, 2*time.Minute)
 	setDefault(&c.Authorization.Mode, webhook)
 	setDuration(&c.Authorization.Webhook.CacheAuthorizedTTL, 5*time.Minute)

@@ -26,7 +26,6 @@ failCgroupV1 none | - | cgroup v1 and v2 are supported
 failSwapOn none | - | the agent starts with swap
 fileCheckFrequency none | - | changes of staticPodPath are watched
 hairpinMode none | - | the network plugin decides
-healthzBindAddress default | "127.0.0.1" |
 httpCheckFrequency default | "20s" |
 imagePullCredentialsVerificationPolicy default | "NeverVerifyPreloadedImages" |
 imageServiceEndpoint none | - | only the value of containerRuntimeEndpoint is accepted
@@ -96,6 +95,7 @@ func supportedComments() map[string]string {
 		"authentication.webhook.enabled": "true for a node of a cluster only",
 		"registerNode":                   "true for a node of a cluster only",
 		"featureGates":                   "see the table of gates",
+		"healthzPort":                    "none for plain processes, unless there is a cluster or a server",
 		"maxParallelImagePulls":          "5 by default; the kubelet pulls one image after the other",
 		"serializeImagePulls":            "false by default, with at most maxParallelImagePulls pulls at a time",
 		"mergeDefaultEvictionSettings":   "also counts in drop-ins, where the kubelet ignores it",

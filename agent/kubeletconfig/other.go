@@ -38,7 +38,6 @@ type otherFields struct {
 	FailSwapOn                                *bool               `json:"failSwapOn"`
 	FileCheckFrequency                        metav1.Duration     `json:"fileCheckFrequency"`
 	HairpinMode                               string              `json:"hairpinMode"`
-	HealthzBindAddress                        string              `json:"healthzBindAddress"`
 	HTTPCheckFrequency                        metav1.Duration     `json:"httpCheckFrequency"`
 	ImagePullCredentialsVerificationPolicy    string              `json:"imagePullCredentialsVerificationPolicy"`
 	ImageServiceEndpoint                      string              `json:"imageServiceEndpoint"`
