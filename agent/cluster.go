@@ -54,6 +54,7 @@ func (a *Agent) createClusterParts(ctx context.Context, _ *lifecycle.Options) (e
 		return err
 	}
 	a.cluster, err = apiserver.NewParts(config, apiserver.PartsOptions{
+		EventQPS: a.config.Kubelet.EventRate().PerSecond, EventBurst: a.config.Kubelet.EventRate().Burst,
 		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.WaitRegistered,
 		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
 		ServicesFile:  a.filePath("services"), CacheDir: a.filePath("objects"), CacheObjects: a.config.Node.KeepObjects,
@@ -79,7 +80,7 @@ func (a *Agent) clientConfig(ctx context.Context) (*rest.Config, error) {
 	if a.options.API != nil {
 		return a.options.API, nil
 	}
-	o := cert.ClientOptions{NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: n.CertDir, Logger: a.log}
+	o := cert.ClientOptions{NodeName: n.NodeName, QPS: a.config.Kubelet.APIRate().PerSecond, Burst: a.config.Kubelet.APIRate().Burst, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: n.CertDir, Logger: a.log}
 	if !a.config.Kubelet.RotateCertificates {
 		return cert.Load(ctx, o)
 	}

@@ -67,6 +67,7 @@ current-context: x
 
 func openTokens(t *testing.T, kubeconfig, node string) (apiserver.Tokens, error) {
 	c := Config{Node: kubeletconfig.NodeConfiguration{Kubeconfig: kubeconfig, NodeName: node}}
+	c.Kubelet.SetDefaults(kubeletconfig.Defaults{})
 	return (&Agent{log: slog.New(slog.DiscardHandler), config: c}).openTokens(t.Context())
 }
 

@@ -37,6 +37,11 @@ type Configuration struct {
 	NodeStatusReportFrequency metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"` // 5m, or nodeStatusUpdateFrequency where that is set
 	NodeLeaseDurationSeconds  int32             `json:"nodeLeaseDurationSeconds,omitempty"`  // 40
 
+	KubeAPIQPS     *int32 `json:"kubeAPIQPS,omitempty"`     // requests to the API server per second: 50; 0: 5
+	KubeAPIBurst   int32  `json:"kubeAPIBurst,omitempty"`   // 100
+	EventRecordQPS *int32 `json:"eventRecordQPS,omitempty"` // requests for events per second, which kubeAPIQPS does not count: 50; 0: no limit
+	EventBurst     int32  `json:"eventBurst,omitempty"`     // 100
+
 	RotateCertificates bool `json:"rotateCertificates,omitempty"` // request and renew the client certificate of the kubeconfig
 
 	CgroupRoot           string   `json:"cgroupRoot,omitempty"`           // parent of kubepods; "/"
@@ -52,6 +57,8 @@ type Configuration struct {
 
 	SerializeImagePulls         *bool           `json:"serializeImagePulls,omitempty"`         // false; true: pull one image after the other
 	MaxParallelImagePulls       *int32          `json:"maxParallelImagePulls,omitempty"`       // 5; the kubelet pulls one image after the other
+	RegistryPullQPS             *int32          `json:"registryPullQPS,omitempty"`             // image pulls per second: 5; 0: no limit
+	RegistryBurst               int32           `json:"registryBurst,omitempty"`               // 10
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitempty"`           // 2m
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitempty"`           // no limit
 	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"` // 85; 100: images stay

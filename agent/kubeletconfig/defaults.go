@@ -45,6 +45,13 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	setDuration(&c.NodeStatusUpdateFrequency, 10*time.Second)
 	setDefault(&c.NodeLeaseDurationSeconds, 40)
 
+	setPointer(&c.KubeAPIQPS, 50)
+	setDefault(&c.KubeAPIBurst, 100)
+	setPointer(&c.EventRecordQPS, 50)
+	setDefault(&c.EventBurst, 100)
+	setPointer(&c.RegistryPullQPS, 5)
+	setDefault(&c.RegistryBurst, 10)
+
 	setPointer(&c.ResolvConf, defaultResolvConf)
 	setDefault(&c.CgroupRoot, "/")
 	setDefault(&c.CgroupDriver, cri.CgroupDriverCgroupfs.String())

@@ -20,8 +20,6 @@ defaultPodSysctls default | - |
 enableContentionProfiling default | false |
 enableControllerAttachDetach default | true | the controller of the cluster attaches volumes
 enforceNodeAllocatable default | ["pods"] or ["none"] or [] | "pods" follows cgroupsPerQOS; no value but "pods" where that is true
-eventBurst none | - | the limits of the event recorder are fixed
-eventRecordQPS none | - | the limits of the event recorder are fixed
 failCgroupV1 none | - | cgroup v1 and v2 are supported
 failSwapOn none | - | the agent starts with swap
 fileCheckFrequency none | - | changes of staticPodPath are watched
@@ -32,8 +30,6 @@ imageServiceEndpoint none | - | only the value of containerRuntimeEndpoint is ac
 iptablesDropBit none | - | the agent creates no iptables rules
 iptablesMasqueradeBit none | - | the agent creates no iptables rules
 kernelMemcgNotification none | - | the memory is measured periodically
-kubeAPIBurst none | - | requests to the API server have no client-side limit
-kubeAPIQPS none | - | requests to the API server have no client-side limit
 kubeReservedCgroup default | - | limits are enforced for pods only
 kubeletCgroups none | - | the agent stays in the cgroup in which it was started
 localStorageCapacityIsolation default | true |
@@ -59,8 +55,6 @@ podPidsLimit default | -1 |
 preloadedImagesVerificationAllowlist default | - |
 protectKernelDefaults default | false |
 qosReserved default | - |
-registryBurst none | - | maxParallelImagePulls limits image pulls
-registryPullQPS none | - | maxParallelImagePulls limits image pulls
 reservedMemory[].limits default | - | no reserved NUMA memory
 reservedMemory[].numaNode default | - | no reserved NUMA memory
 reservedSystemCPUs default | - | no exclusive CPUs
@@ -96,6 +90,7 @@ func supportedComments() map[string]string {
 		"registerNode":                   "true for a node of a cluster only",
 		"featureGates":                   "see the table of gates",
 		"healthzPort":                    "none for plain processes, unless there is a cluster or a server",
+		"registryPullQPS":                "a pull above the limit waits up to a minute; in the kubelet it fails at once",
 		"maxParallelImagePulls":          "5 by default; the kubelet pulls one image after the other",
 		"serializeImagePulls":            "false by default, with at most maxParallelImagePulls pulls at a time",
 		"mergeDefaultEvictionSettings":   "also counts in drop-ins, where the kubelet ignores it",

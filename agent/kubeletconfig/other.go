@@ -32,8 +32,6 @@ type otherFields struct {
 	EnableContentionProfiling                 bool                `json:"enableContentionProfiling"`
 	EnableControllerAttachDetach              *bool               `json:"enableControllerAttachDetach"`
 	EnforceNodeAllocatable                    []string            `json:"enforceNodeAllocatable"`
-	EventBurst                                int32               `json:"eventBurst"`
-	EventRecordQPS                            *int32              `json:"eventRecordQPS"`
 	FailCgroupV1                              *bool               `json:"failCgroupV1"`
 	FailSwapOn                                *bool               `json:"failSwapOn"`
 	FileCheckFrequency                        metav1.Duration     `json:"fileCheckFrequency"`
@@ -44,8 +42,6 @@ type otherFields struct {
 	IPTablesDropBit                           *int32              `json:"iptablesDropBit"`
 	IPTablesMasqueradeBit                     *int32              `json:"iptablesMasqueradeBit"`
 	KernelMemcgNotification                   bool                `json:"kernelMemcgNotification"`
-	KubeAPIBurst                              int32               `json:"kubeAPIBurst"`
-	KubeAPIQPS                                *int32              `json:"kubeAPIQPS"`
 	KubeReservedCgroup                        string              `json:"kubeReservedCgroup"`
 	KubeletCgroups                            string              `json:"kubeletCgroups"`
 	LocalStorageCapacityIsolation             *bool               `json:"localStorageCapacityIsolation"`
@@ -63,8 +59,6 @@ type otherFields struct {
 	PreloadedImagesVerificationAllowlist      []string            `json:"preloadedImagesVerificationAllowlist"`
 	ProtectKernelDefaults                     bool                `json:"protectKernelDefaults"`
 	QOSReserved                               map[string]string   `json:"qosReserved"`
-	RegistryBurst                             int32               `json:"registryBurst"`
-	RegistryPullQPS                           *int32              `json:"registryPullQPS"`
 	ReservedMemory                            []memoryReservation `json:"reservedMemory"`
 	ReservedSystemCPUs                        string              `json:"reservedSystemCPUs"`
 	RunOnce                                   bool                `json:"runOnce"`

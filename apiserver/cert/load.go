@@ -30,6 +30,7 @@ func Load(ctx context.Context, opts ClientOptions) (*rest.Config, error) {
 	if err := CheckCredentials(config, opts.NodeName, time.Now()); err != nil {
 		opts.Logger.Error("kubeconfig", "file", opts.Kubeconfig, "error", err)
 	}
+	config.QPS, config.Burst = opts.QPS, opts.Burst
 	if opts.Dial != nil {
 		config.Dial = opts.Dial
 	}
