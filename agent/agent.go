@@ -196,6 +196,15 @@ func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() 
 // Evictor returns the engine that evicts pods. It is nil if there are no eviction thresholds, or neither cgroups nor Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
 
+// Healthy returns an error if the pods of the runtime were not listed for long, or plugins of devices cannot register: a watchdog may then restart
+// the agent. Call it after New.
+func (a *Agent) Healthy() error {
+	if err := a.generator.Healthy(); err != nil || a.plugins == nil {
+		return err
+	}
+	return a.plugins.Check()
+}
+
 // Handler returns the HTTP API of the node, for an HTTP server of the caller. It authenticates clients. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {
 	if a.server == nil {

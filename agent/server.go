@@ -34,12 +34,7 @@ import (
 func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
 		Served: a.servesAPI(), Registerer: a.options.Registerer, Version: nodestatus.Version,
-		Options: prom.Options{Pods: a.pods.Pods, MirrorPods: func() int {
-			if a.cluster == nil {
-				return 0
-			}
-			return a.cluster.Source.Pods().MirrorCount()
-		}},
+		Options: prom.Options{Pods: a.pods.Pods, MirrorPods: func() int { return a.cluster.MirrorCount() }},
 	})
 	if err != nil {
 		return fmt.Errorf("Options.Registerer: %w", err)

@@ -179,3 +179,11 @@ func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 		set(u.PodSet)
 	})
 }
+
+// MirrorCount returns the number of mirror pods of the node in the API server. A nil p has none.
+func (p *Parts) MirrorCount() int {
+	if p == nil {
+		return 0
+	}
+	return p.Source.Pods().MirrorCount()
+}
