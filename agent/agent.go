@@ -86,8 +86,9 @@ type cgroupParts struct {
 	systemd         bool    // cgroups are systemd slices
 }
 
-// New connects to the container runtime, and returns an agent that does not run yet. It gives up when ctx ends, and sends no request to the API
-// server. An error names the invalid field of config or options. Run closes the runtime when it returns.
+// New connects to the container runtime, and returns an agent that does not run yet. The connection ends with ctx or Run. New sends no request to the
+// API server, except that a bootstrapKubeconfig without rotateCertificates waits for its certificate. An error names the invalid field of config or
+// options.
 func New(ctx context.Context, config Config, options Options) (_ *Agent, err error) {
 	if err := setDefaults(&config, &options); err != nil {
 		return nil, fmt.Errorf("config of the agent: %w", err)
@@ -113,7 +114,7 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 	pods := &lifecycle.Options{}
 	for _, connect := range []func(context.Context, *lifecycle.Options) error{ // each needs the parts before it
 		a.openMetrics, a.readMachine, a.openRuntime, a.createPLEG, a.createClusterParts, a.setPodOptions, a.createImageParts, a.createPodParts, a.createDevices,
-		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.createContainerGC, a.createServer, a.addManifestServer, a.openStore,
+		a.inhibitShutdown, a.createEvictor, a.createPreemptor, a.createReconciler, a.createContainerGC, a.createServer, a.addHealthz, a.addManifestServer, a.openStore,
 	} {
 		if err := connect(ctx, pods); err != nil {
 			return nil, fmt.Errorf("make the agent: %w", err)
@@ -195,6 +196,15 @@ func (a *Agent) Reconciler() *lifecycle.Reconciler { return a.pods.Reconciler() 
 
 // Evictor returns the engine that evicts pods. It is nil if there are no eviction thresholds, or neither cgroups nor Options.Measurer.
 func (a *Agent) Evictor() *eviction.Evictor { return a.evictor }
+
+// Healthy returns an error if the pods of the runtime were not listed for long, or plugins of devices cannot register: a watchdog may then restart
+// the agent. Call it after New.
+func (a *Agent) Healthy() error {
+	if err := a.generator.Healthy(); err != nil || a.plugins == nil {
+		return err
+	}
+	return a.plugins.Check()
+}
 
 // Handler returns the HTTP API of the node, for an HTTP server of the caller. The handler authenticates clients. It is nil if enableServer is false.
 func (a *Agent) Handler() http.Handler {

@@ -6,6 +6,7 @@ package agent
 import (
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 func newAgent(t *testing.T, c Config) *Agent {
 	t.Helper()
 	c.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: c.Node.Kubeconfig != ""})
+	c.Node.CertDir = filepath.Join(c.Node.RootDir, "pki")
 	a := &Agent{config: c, log: slog.New(slog.DiscardHandler)}
 	require.NoError(t, a.openMetrics(t.Context(), nil))
 	return a

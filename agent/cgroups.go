@@ -41,7 +41,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 			return err
 		}
 	}
-	if err := a.createVolumes(opts); err != nil || a.cgroups.tree == nil {
+	if err := a.createVolumes(ctx, opts); err != nil || a.cgroups.tree == nil {
 		return err
 	}
 	return a.createCollector()
@@ -49,7 +49,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 
 // openCgroups opens the cgroups of this machine, with names in the format of the runtime's cgroup driver, and creates the cgroup tree of pods.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
-	names, err := a.client.CgroupDriver(ctx)
+	names, err := a.config.Kubelet.RuntimeCgroupDriver(ctx, a.client)
 	if err != nil {
 		return err
 	}

@@ -43,16 +43,18 @@ func (a *Agent) readMachine(ctx context.Context, _ *lifecycle.Options) error {
 	return nil
 }
 
-// createClusterParts creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses. No request is sent yet.
-func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err error) {
+// createClusterParts creates the parts that read pods, Secrets and ConfigMaps from the API server and report statuses. It sends no request, unless
+// clientConfig has to.
+func (a *Agent) createClusterParts(ctx context.Context, _ *lifecycle.Options) (err error) {
 	if !a.config.InCluster() {
 		return nil
 	}
-	config, err := a.clientConfig()
+	config, err := a.clientConfig(ctx)
 	if err != nil {
 		return err
 	}
 	a.cluster, err = apiserver.NewParts(config, apiserver.PartsOptions{
+		EventQPS: a.config.Kubelet.EventRate().PerSecond, EventBurst: a.config.Kubelet.EventRate().Burst,
 		NodeName: a.config.Node.NodeName, Pods: &a.pods, Node: a.node.Node, WaitForNode: a.node.WaitRegistered,
 		StaticSources: slices.DeleteFunc(sourceNames(&a.config, &a.options), func(name string) bool { return name == apiserver.API }),
 		ServicesFile:  a.filePath("services"), CacheDir: a.filePath("objects"), CacheObjects: a.config.Node.KeepObjects,
@@ -71,28 +73,19 @@ func (a *Agent) createClusterParts(context.Context, *lifecycle.Options) (err err
 	return a.requestServingCertificate(config, func() []corev1.NodeAddress { return a.node.Node().Status.Addresses })
 }
 
-// clientConfig returns the configuration for clients of the API server, without connecting.
-func (a *Agent) clientConfig() (*rest.Config, error) {
+// clientConfig returns the configuration for clients of the API server, without connecting. Only a bootstrap without rotation sends requests: it
+// waits for the certificate.
+func (a *Agent) clientConfig(ctx context.Context) (*rest.Config, error) {
 	n := &a.config.Node
 	if a.options.API != nil {
 		return a.options.API, nil
 	}
+	o := cert.ClientOptions{NodeName: n.NodeName, QPS: a.config.Kubelet.APIRate().PerSecond, Burst: a.config.Kubelet.APIRate().Burst, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: n.CertDir, Logger: a.log}
 	if !a.config.Kubelet.RotateCertificates {
-		config, err := cert.LoadKubeconfig(n.Kubeconfig)
-		if err != nil {
-			return nil, err
-		}
-		if wrong := cert.CheckCredentials(config, n.NodeName, time.Now()); wrong != nil { // static pods run nevertheless
-			a.log.Error("kubeconfig", "file", n.Kubeconfig, "error", wrong)
-		}
-		return config, nil
-	}
-	o := cert.ClientOptions{
-		NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: a.filePath("pki"), Logger: a.log,
+		return cert.Load(ctx, o)
 	}
 	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ClientCertificate()
-	// the certificate is requested later, by client.Run
-	client, err := cert.NewClient(o)
+	client, err := cert.NewClient(o) // client.Run requests the certificate
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +94,8 @@ func (a *Agent) clientConfig() (*rest.Config, error) {
 }
 
 // openTokens returns a client that requests service account tokens, for a node that has a kubeconfig but no Node object.
-func (a *Agent) openTokens() (apiserver.Tokens, error) {
-	config, err := a.clientConfig()
+func (a *Agent) openTokens(ctx context.Context) (apiserver.Tokens, error) {
+	config, err := a.clientConfig(ctx)
 	if err != nil {
 		return apiserver.Tokens{}, err
 	}
@@ -121,7 +114,7 @@ func (a *Agent) createNodeReporters(config *rest.Config) error {
 		Devices:         nodestatus.DeviceCapacityFunc(a.deviceCapacity),
 		Hosts:           cmp.Or[heartbeat.Hosts](a.options.Hosts, nodestatus.Lookup{}),
 		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
-		Reregister: a.config.Node.Reregister, Logger: a.log, Rand: a.options.Rand,
+		Reregister: a.config.Node.Reregister, NoRegister: !*k.RegisterNode, Logger: a.log, Rand: a.options.Rand,
 		Event: func(e nodestatus.Event) { a.cluster.Recorder.NodeEvent(e.Type, e.Reason, e.Message) },
 		Hooks: heartbeat.JoinHooks(
 			heartbeat.ReporterHooks{Registered: a.nodeTimes.Registered, Reported: a.nodeTimes.Reported},

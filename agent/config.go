@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -41,8 +42,8 @@ func setDefaults(config *Config, opts *Options) error {
 	if opts.API != nil && config.Node.Kubeconfig == "" { // with kubeconfig, Documents.InCluster decides
 		config.Node.Kubeconfig = "Options.API"
 	}
-	if opts.Ephemeral && config.Kubelet.EnableServer == nil {
-		config.Kubelet.EnableServer = new(bool)
+	if k := &config.Kubelet; opts.Ephemeral { // by default, an agent without files also opens no ports
+		k.EnableServer, k.HealthzPort = cmp.Or(k.EnableServer, new(bool)), cmp.Or(k.HealthzPort, new(int32))
 	}
 	evicts := len(config.Kubelet.EvictionHard) > 0 || len(config.Kubelet.EvictionSoft) > 0 // the file has thresholds
 	if err := config.SetDefaults(); err != nil {
@@ -75,8 +76,8 @@ func checkOptions(config *Config, opts *Options, evicts bool) error {
 		{opts.Cgroups != nil && opts.Machine == nil, "Options.Cgroups needs Options.Machine, the capacity of the simulated machine"},
 		{opts.Ephemeral && opts.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
 		{
-			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap),
-			"rotateCertificates and serverTLSBootstrap need a rootDir: Options.Ephemeral has none",
+			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap || config.Node.BootstrapKubeconfig != ""),
+			"rotateCertificates, serverTLSBootstrap and bootstrapKubeconfig need a rootDir: Options.Ephemeral has none",
 		},
 		{opts.Ephemeral && *k.EnableServer, "enableServer needs a rootDir: Options.Ephemeral has none"},
 		{opts.Hosts != nil && !cluster, "Options.Hosts needs kubeconfig: the addresses are those of a Node object"},

@@ -46,7 +46,7 @@ func TestNewNamesMissingSetting(t *testing.T) {
 		"manifestSocket needs staticPodPath":           func(c *agent.Config, _ *agent.Options) { c.Node.ManifestSocket = "/s" },
 		"keepObjects needs kubeconfig":                 func(c *agent.Config, _ *agent.Options) { c.Node.KeepObjects = true },
 		"rotateCertificates needs kubeconfig":          func(c *agent.Config, _ *agent.Options) { c.Kubelet.RotateCertificates = true },
-		"bootstrapKubeconfig needs rotateCertificates": func(c *agent.Config, _ *agent.Options) { c.Node.BootstrapKubeconfig = "/b" },
+		"bootstrapKubeconfig needs kubeconfig":         func(c *agent.Config, _ *agent.Options) { c.Node.BootstrapKubeconfig = "/b" },
 		"serverTLSBootstrap needs kubeconfig":          func(c *agent.Config, _ *agent.Options) { c.Kubelet.ServerTLSBootstrap = true },
 		"cgroupsPerQOS needs containerRuntimeEndpoint": func(c *agent.Config, _ *agent.Options) { c.Kubelet.CgroupsPerQOS = new(true) },
 		"evictionHard and evictionSoft need cgroupsPerQOS": func(c *agent.Config, _ *agent.Options) {

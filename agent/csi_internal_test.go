@@ -47,7 +47,7 @@ spec: {volumeLifecycleModes: [Ephemeral], tokenRequests: [{audience: vault}]}
 	o := lifecycle.Options{}
 	o.Dirs.Pods = filepath.Join(state, "pods")
 	require.NoError(t, os.MkdirAll(a.filePath("plugins_registry"), 0o700))
-	require.NoError(t, a.createVolumes(&o))
+	require.NoError(t, a.createVolumes(t.Context(), &o))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -64,11 +64,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 
 // hasResource reports whether the capacity of the Node object contains the named resource. Without a cluster it returns false.
 func (a *Agent) hasResource(name string) bool {
-	node := a.Node()
-	if node == nil {
-		return false
-	}
-	_, ok := node.Status.Capacity[corev1.ResourceName(name)]
+	_, ok := a.node.Node().Status.Capacity[corev1.ResourceName(name)]
 	return ok
 }
 

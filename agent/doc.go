@@ -18,7 +18,7 @@
 //   - containerRuntimeEndpoint is the container runtime. Without it containers are plain processes, or run in Options.Runtime: then pods have
 //     no images of registries, and volumes and cgroups only by Options.Volumes and Options.Cgroups.
 //   - kubeconfig makes the machine a node of a cluster: Node object, lease, statuses, events, mirror pods, tokens, and the checks of admission.
-//     Without it the pods of the sources run, and objectsDir or Options.Objects has their config maps and secrets.
+//     With tokensOnly it issues tokens alone. Without it the pods of the sources run, and objectsDir or Options.Objects has their config maps and secrets.
 //   - cgroupsPerQOS gives pods their cgroups, and the node its statistics. Without it no limit of a pod as a whole holds, no pod is evicted
 //     unless Options.Measurer is set, and the pages of statistics are empty.
 //   - enableServer serves the kubelet's HTTP API. Without it kubectl logs, exec and top do not work on the node.

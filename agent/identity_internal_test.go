@@ -28,13 +28,13 @@ func TestClientConfigWritesKubeconfigFromBootstrap(t *testing.T) {
 	}}
 	c.Kubelet.RotateCertificates = true
 	a := newAgent(t, c)
-	_, err := a.clientConfig()
+	_, err := a.clientConfig(t.Context())
 	require.EqualError(t, err, "client certificate: bootstrap kubeconfig "+c.Node.BootstrapKubeconfig+": no such file or directory")
 	require.Zero(t, a.parts.Len())
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\n" +
 		"clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: u, user: {token: abcdef.0123456789abcdef}}]\n"
 	require.NoError(t, os.WriteFile(c.Node.BootstrapKubeconfig, []byte(text), 0o600))
-	config, err := a.clientConfig()
+	config, err := a.clientConfig(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, a.parts.Len(), "the certificate is renewed by a part of the agent")
 	require.Equal(t, "https://127.0.0.1:1", config.Host)
@@ -59,7 +59,7 @@ func TestClusterIssuesClientCertificateForBootstrapToken(t *testing.T) {
 	c := Config{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", RootDir: dir, Kubeconfig: filepath.Join(dir, "kubelet.conf"), BootstrapKubeconfig: path}}
 	c.Kubelet.RotateCertificates = true
 	a := newAgent(t, c)
-	tokens, err := a.openTokens()
+	tokens, err := a.openTokens(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

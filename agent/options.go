@@ -71,7 +71,7 @@ type Options struct {
 	Plugins map[string]volume.Plugin
 
 	// Ephemeral means that the agent stores nothing on disk: no pods, probe results, image records and container logs. Runtime must then be a
-	// runtime that reads no files of the agent. rootDir is not used, and enableServer defaults to false. False: files are in rootDir and podLogsDir.
+	// runtime that reads no files of the agent. rootDir is not used, enableServer defaults to false, and healthzPort to 0. False: files are in rootDir and podLogsDir.
 	Ephemeral bool
 	// OwnProcess permits settings of the whole process. New sets the memory limit of the Go runtime to 80 % of the cgroup's limit, and disables heap
 	// profiles that no handler serves. Run returns unused memory to the system. False: the agent changes no settings of the process.

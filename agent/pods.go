@@ -94,14 +94,10 @@ func (a *Agent) addManifestServer(context.Context, *lifecycle.Options) error {
 func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
-	host, none, err := k.HostDNS(a.client != nil)
-	if err != nil {
-		return err
-	}
 	*opts = lifecycle.Options{
 		AdoptUnlabeled: n.AdoptPods, Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
-			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ResolvConf: host, NoResolvConf: none, ClusterDomain: k.ClusterDomain,
+			HostIPs: a.hostIPs, Allocatable: a.node.Allocatable, LogRoot: k.PodLogsDir, ClusterDNS: dns, ClusterDomain: k.ClusterDomain,
 			Warn: func(pod *corev1.Pod, reason, message string) {
 				a.recordPodEvent(pod, corev1.EventTypeWarning, reason, message)
 			},
@@ -115,6 +111,9 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	}
 	if a.client == nil { // without cgroups, which report more of the machine
 		opts.Spec.Node = &qos.Node{MemoryCapacity: a.machine.Memory}
+	} else {
+		opts.Spec.ResolvConf = k.HostDNS()
+		opts.Spec.NoResolvConf = opts.Spec.ResolvConf == nil
 	}
 	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.recordEvent}}
 	switch {
@@ -124,7 +123,7 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	case n.ObjectsDir != "":
 		opts.Objects = objects.NewDir(n.ObjectsDir)
 	}
-	if a.servesAPI() {
+	if !a.options.Ephemeral {
 		hooks = append(hooks, a.addPodsAPI())
 	}
 	opts.Hooks = a.metrics.Lifecycle(hooks...)

@@ -79,7 +79,7 @@ func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) e
 	}
 	logError := images.Hooks{Error: func(err error) { a.log.Warn("image", "error", err) }}
 	puller, err := images.New(runtime, runtime, images.Options{
-		Parallel: int(*a.config.Kubelet.MaxParallelImagePulls), Providers: providers, Records: a.filePath("image_manager"), Logger: a.log,
+		Parallel: int(*a.config.Kubelet.MaxParallelImagePulls), QPS: float64(a.config.Kubelet.PullRate().PerSecond), Burst: a.config.Kubelet.PullRate().Burst, Providers: providers, Records: a.filePath("image_manager"), Logger: a.log,
 		Hooks: a.metrics.Images(a.options.Hooks.Images, podevents.Images(a.recordEvent), logError),
 	})
 	if err != nil {

@@ -34,12 +34,7 @@ import (
 func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	a.kubelet, err = prom.NewKubelet(prom.KubeletOptions{
 		Served: a.servesAPI(), Registerer: a.options.Registerer, Version: nodestatus.Version,
-		Options: prom.Options{Pods: a.pods.Pods, MirrorPods: func() int {
-			if a.cluster == nil {
-				return 0
-			}
-			return a.cluster.Source.Pods().MirrorCount()
-		}},
+		Options: prom.Options{Pods: a.pods.Pods, MirrorPods: func() int { return a.cluster.MirrorCount() }},
 	})
 	if err != nil {
 		return fmt.Errorf("Options.Registerer: %w", err)
@@ -101,11 +96,22 @@ func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 		return err
 	}
 	a.parts.Add("API of the node", a.serveAPI)
-	a.parts.Add("streams", func(ctx context.Context) error {
-		<-ctx.Done()
-		streams.Close()
+	a.parts.Add("streams", func(ctx context.Context) error { <-ctx.Done(); streams.Close(); return nil })
+	return nil
+}
+
+// addHealthz adds the server of healthzPort, which does not depend on enableServer.
+func (a *Agent) addHealthz(context.Context, *lifecycle.Options) error {
+	k := &a.config.Kubelet
+	if *k.HealthzPort == 0 {
 		return nil
-	})
+	}
+	server, err := nodeapi.New(nodeapi.Options{Insecure: true, Logger: a.log})
+	if err != nil {
+		return err
+	}
+	address := net.JoinHostPort(k.HealthzBindAddress, strconv.Itoa(int(*k.HealthzPort)))
+	a.parts.Add("healthz", func(ctx context.Context) error { return server.ListenAndRun(ctx, address, server.Healthz()) })
 	return nil
 }
 
@@ -115,17 +121,11 @@ func (a *Agent) serveAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var endpoints []nodeapi.Endpoint
-	var addresses []string
-	add := func(host string, port int32, e nodeapi.Endpoint) {
-		if port != 0 {
-			endpoints, addresses = append(endpoints, e), append(addresses, net.JoinHostPort(host, strconv.Itoa(int(port))))
-		}
-	}
 	k := &a.config.Kubelet
-	add(k.Address, k.Port, nodeapi.Endpoint{Handler: a.server.Handler(), TLS: encryption})
-	add(k.Address, k.ReadOnlyPort, nodeapi.Endpoint{Handler: a.server.ReadOnly()})
-	add("127.0.0.1", *k.HealthzPort, nodeapi.Endpoint{Handler: a.server.Healthz()})
+	endpoints, addresses := []nodeapi.Endpoint{{Handler: a.server.Handler(), TLS: encryption}}, []string{net.JoinHostPort(k.Address, strconv.Itoa(int(k.Port)))}
+	if k.ReadOnlyPort != 0 {
+		endpoints, addresses = append(endpoints, nodeapi.Endpoint{Handler: a.server.ReadOnly()}), append(addresses, net.JoinHostPort(k.Address, strconv.Itoa(int(k.ReadOnlyPort))))
+	}
 	listeners, err := nodeapi.ListenAll(ctx, addresses...)
 	if err != nil {
 		return fmt.Errorf("serve the API of the node: %w", err)
@@ -201,7 +201,7 @@ func (a *Agent) requestServingCertificate(config *rest.Config, addresses func() 
 		return nil
 	}
 	var serving *cert.Serving
-	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.filePath("pki"), Logger: a.log}
+	o := cert.ServingOptions{NodeName: a.config.Node.NodeName, Addresses: addresses, Dir: a.config.Node.CertDir, Logger: a.log}
 	o.Hooks.Rotated, o.Hooks.Failed = a.metrics.ServingCertificate(func() *x509.Certificate { return serving.Leaf() })
 	if serving, err = cert.NewServing(config, o); err != nil {
 		return err
@@ -219,7 +219,7 @@ func (a *Agent) tlsConfig() (_ *tls.Config, err error) {
 	}
 	certFile, keyFile := a.config.Kubelet.TLSCertFile, a.config.Kubelet.TLSPrivateKeyFile
 	if certFile == "" {
-		if certFile, keyFile, err = cert.SelfSigned(a.filePath("pki"), a.config.Node.NodeName, a.hostIPs()); err != nil {
+		if certFile, keyFile, err = cert.SelfSigned(a.config.Node.CertDir, a.config.Node.NodeName, a.hostIPs()); err != nil {
 			return nil, err
 		}
 	}

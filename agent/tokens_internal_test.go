@@ -65,9 +65,10 @@ current-context: x
 `, server.URL, ca, both, both))
 }
 
-func openTokens(kubeconfig, node string) (apiserver.Tokens, error) {
+func openTokens(t *testing.T, kubeconfig, node string) (apiserver.Tokens, error) {
 	c := Config{Node: kubeletconfig.NodeConfiguration{Kubeconfig: kubeconfig, NodeName: node}}
-	return (&Agent{log: slog.New(slog.DiscardHandler), config: c}).openTokens()
+	c.Kubelet.SetDefaults(kubeletconfig.Defaults{})
+	return (&Agent{log: slog.New(slog.DiscardHandler), config: c}).openTokens(t.Context())
 }
 
 func writeKubeconfig(t *testing.T, text string) string {
@@ -93,7 +94,7 @@ func serveTokens(t *testing.T, user *string) (*apiservertest.Server, string) {
 func TestPodsGetServiceAccountTokens(t *testing.T) {
 	var user string
 	server, kubeconfig := serveTokens(t, &user)
-	tokens, err := openTokens(kubeconfig, "n1")
+	tokens, err := openTokens(t, kubeconfig, "n1")
 	require.NoError(t, err)
 	got, err := tokens.Token(t.Context(), volume.TokenRequest{
 		Namespace: "shop", ServiceAccount: "app", Audience: "vault", ExpirationSeconds: 600, Pod: "web-n1", PodUID: "u1",
@@ -110,7 +111,7 @@ func TestRefusedTokenRequestHasErrorOfAPIServer(t *testing.T) {
 	var user string
 	server, kubeconfig := serveTokens(t, &user)
 	server.Inject(apiservertest.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("no relationship found between node and pod"))})
-	tokens, err := openTokens(kubeconfig, "n1")
+	tokens, err := openTokens(t, kubeconfig, "n1")
 	require.NoError(t, err)
 	_, err = tokens.Token(t.Context(), volume.TokenRequest{Namespace: "shop", ServiceAccount: "app", Pod: "web-n1", PodUID: "u1"})
 	require.ErrorContains(t, err, "create serviceaccounts/token shop/app: ")
@@ -126,10 +127,10 @@ func TestNewNamesErrorOfKubeconfig(t *testing.T) {
 		"{apiVersion: v1, clusters: [{name: c, cluster: {server: \"https://x\", certificate-authority-data: aGVsbG8=}}], users: [{name: u, user: {}}], contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}": "unable to load root certificates",
 	} {
 		path := writeKubeconfig(t, text)
-		_, err := openTokens(path, "n1")
+		_, err := openTokens(t, path, "n1")
 		require.ErrorContains(t, err, "kubeconfig "+path+": ")
 		require.ErrorContains(t, err, want)
 	}
-	_, err := openTokens("/does/not/exist", "n1")
+	_, err := openTokens(t, "/does/not/exist", "n1")
 	require.ErrorContains(t, err, "kubeconfig /does/not/exist: ")
 }

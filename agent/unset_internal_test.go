@@ -38,7 +38,7 @@ func TestAgentSetsAllOptionsOfPods(t *testing.T) {
 	a := newAgent(t, c)
 	var o lifecycle.Options
 	require.NoError(t, a.setPodOptions(t.Context(), &o))
-	require.NoError(t, a.createVolumes(&o))
+	require.NoError(t, a.createVolumes(t.Context(), &o))
 	unset := func(options any) (names []string) {
 		v := reflect.ValueOf(options)
 		for i := range v.NumField() {

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"maps"
 	"os"
 	"time"
@@ -22,7 +23,7 @@ import (
 const volumeWait = 15 * time.Second
 
 // createVolumes creates the engine that mounts the volumes of pods, and sets the fields of the reconciler's options o that depend on it.
-func (a *Agent) createVolumes(o *lifecycle.Options) error {
+func (a *Agent) createVolumes(ctx context.Context, o *lifecycle.Options) error {
 	n := &a.config.Node
 	plugins := intree.Options{Allocatable: a.node.Allocatable}
 	opts := volume.Options{Root: o.Dirs.Pods, AdoptUnrecorded: n.AdoptPods, MakeRootShared: n.SharedMounts, WaitTimeout: volumeWait, Logger: a.log}
@@ -45,7 +46,7 @@ func (a *Agent) createVolumes(o *lifecycle.Options) error {
 		opts.Claims, watchers = all, []volume.Watcher{all, keeper}
 		opts.NodeLabels = func() map[string]string { return a.node.Node().Labels }
 	case n.Kubeconfig != "":
-		tokens, err := a.openTokens()
+		tokens, err := a.openTokens(ctx)
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,9 @@ type PartsOptions struct {
 	// directory.
 	CacheDir     string
 	CacheObjects bool // store copies of objects in CacheDir
+	// EventQPS and EventBurst are the fields of [Options] with these names.
+	EventQPS   float32
+	EventBurst int
 	// StatusSent is called when the API server has accepted a pod status. Nil: no hook.
 	StatusSent func(pod cri.PodIdentity, took time.Duration)
 	Logger     *slog.Logger // nil discards
@@ -76,7 +79,7 @@ func NewParts(config *rest.Config, opts PartsOptions) (*Parts, error) {
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if p.Source, err = New(config, Options{NodeName: opts.NodeName, WaitForNode: opts.WaitForNode, Logger: p.log}); err != nil {
+	if p.Source, err = New(config, Options{NodeName: opts.NodeName, WaitForNode: opts.WaitForNode, EventQPS: opts.EventQPS, EventBurst: opts.EventBurst, Logger: p.log}); err != nil {
 		return nil, err
 	}
 	kept := ObjectsOptions{ServicesFile: opts.ServicesFile, Logger: p.log}
@@ -175,4 +178,12 @@ func (p *Parts) RunPods(ctx context.Context, set func(lifecycle.PodSet)) error {
 		}
 		set(u.PodSet)
 	})
+}
+
+// MirrorCount returns the number of mirror pods of the node in the API server. A nil p has none.
+func (p *Parts) MirrorCount() int {
+	if p == nil {
+		return 0
+	}
+	return p.Source.Pods().MirrorCount()
 }

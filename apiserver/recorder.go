@@ -245,5 +245,5 @@ func (s *Source) Recorder(opts RecorderOptions) *Recorder {
 	if opts.Logger == nil {
 		opts.Logger = s.opts.Logger
 	}
-	return newRecorder(s.client, s.opts.NodeName, opts)
+	return newRecorder(s.events, s.opts.NodeName, opts)
 }

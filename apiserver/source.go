@@ -22,8 +22,12 @@ type Options struct {
 	// WaitForNode blocks until the Node is registered with the labels that pod admission reads, or returns an error. The first
 	// list of pods follows it. Nil: no wait.
 	WaitForNode func(ctx context.Context) error
-	Logger      *slog.Logger // nil discards
-	Hooks       Hooks
+	// EventQPS and EventBurst are the rate limit of requests for events. Zero: events share the limit of the other requests. A negative EventQPS: no
+	// limit.
+	EventQPS   float32
+	EventBurst int
+	Logger     *slog.Logger // nil discards
+	Hooks      Hooks
 }
 
 // Hooks reports events of a [Source]. Any hook may be nil. Hooks are called with no lock held and must not block.
@@ -37,6 +41,7 @@ type Hooks struct {
 type Source struct {
 	opts   Options
 	client *kubeapi.Client
+	events *kubeapi.Client // of the Recorder
 	pods   *Pods
 
 	tokenReviews  TokenReviews
@@ -59,7 +64,12 @@ func New(config *rest.Config, opts Options) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}
-	s := &Source{opts: opts, client: client}
+	s := &Source{opts: opts, client: client, events: client}
+	if opts.EventQPS != 0 {
+		if s.events, err = client.WithBudget(opts.EventQPS, opts.EventBurst); err != nil {
+			return nil, fmt.Errorf("apiserver.New: %w", err)
+		}
+	}
 	if err := s.addReviewClients(); err != nil {
 		return nil, fmt.Errorf("apiserver.New: %w", err)
 	}

@@ -29,18 +29,17 @@ import (
 
 // configDifferences has the intended differences. Each must occur in the test.
 var configDifferences = map[string]string{
-	"strict decoding":                       "unknown, misspelled and duplicate fields are errors; the kubelet warns and ignores them",
-	"unsupported value":                     "fields in state DefaultOnly accept their default only",
-	"unsupported gate":                      "gates in state DefaultOnly accept their default only",
-	"image service":                         "imageServiceEndpoint must be that of containerRuntimeEndpoint",
-	"checked at start":                      "address, clusterDNS and authorization.mode are checked with the file; the kubelet fails, or misbehaves, when it starts",
-	"server certificates":                   "tlsCertFile needs tlsPrivateKeyFile, and excludes serverTLSBootstrap",
-	"shutdown seconds":                      "periods of a shutdown are whole seconds, and not negative",
-	"parallel image pulls":                  "images are pulled in parallel by default, so that maxParallelImagePulls does not need serializeImagePulls: false",
-	"no cgroups":                            "cgroupsPerQOS: false does not need enforceNodeAllocatable, which follows it",
-	"server of a node without registration": "enableServer and authentication.webhook.enabled are false by default with registerNode: false",
-	"default thresholds":                    "mergeDefaultEvictionSettings also counts in drop-ins",
-	"hidden error":                          "a wrong type in a drop-in is an error although a later drop-in replaces the value",
+	"strict decoding":      "unknown, misspelled and duplicate fields are errors; the kubelet warns and ignores them",
+	"unsupported value":    "fields in state DefaultOnly accept their default only",
+	"unsupported gate":     "gates in state DefaultOnly accept their default only",
+	"image service":        "imageServiceEndpoint must be that of containerRuntimeEndpoint",
+	"checked at start":     "address, clusterDNS and authorization.mode are checked with the file; the kubelet fails, or misbehaves, when it starts",
+	"server certificates":  "tlsCertFile needs tlsPrivateKeyFile, and excludes serverTLSBootstrap",
+	"shutdown seconds":     "periods of a shutdown are whole seconds, and not negative",
+	"parallel image pulls": "images are pulled in parallel by default, so that maxParallelImagePulls does not need serializeImagePulls: false",
+	"no cgroups":           "cgroupsPerQOS: false does not need enforceNodeAllocatable, which follows it",
+	"default thresholds":   "mergeDefaultEvictionSettings also counts in drop-ins",
+	"hidden error":         "a wrong type in a drop-in is an error although a later drop-in replaces the value",
 }
 
 // configTrial is one comparison of both sides.
@@ -338,9 +337,6 @@ func (c *configTrial) mayDiffer(name string, want, got any) bool {
 	case "serializeImagePulls", "maxParallelImagePulls":
 		c.used["parallel image pulls"] = true
 		return want == nil || name == "serializeImagePulls" && !c.files.setsSerialPulls()
-	case "enableServer", "authentication":
-		c.used["server of a node without registration"] = true
-		return c.kubelet.fields["registerNode"] == false && (name == "authentication" || got == false)
 	case "containerRuntimeEndpoint":
 		return got == nil && want == "unix:///run/containerd/containerd.sock"
 	case "cgroupRoot":

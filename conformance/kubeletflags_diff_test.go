@@ -74,23 +74,6 @@ func TestKubeletFlagsHaveTheEffectOfTheKubelet(t *testing.T) {
 				},
 			},
 			{
-				Name: "no server without node", Reason: "without a Node object nodeagent serves its API only on request",
-				When: func(in flagsInput) bool {
-					return in.has("register-node") || strings.Contains(in.File, "registerNode: false")
-				},
-				Want: func(in flagsInput, want flagsOutput) flagsOutput {
-					if want.Kubelet["registerNode"] != nil {
-						return want
-					}
-					for _, name := range []string{"enable-server", "authentication-token-webhook"} {
-						if !in.has(name) {
-							delete(want.Kubelet, kubeletFlagTable[name].Field)
-						}
-					}
-					return want
-				},
-			},
-			{
 				Name: "addresses with leading zeros", Reason: "some programs read them as octal numbers",
 				When: func(in flagsInput) bool { return in.hasValue("010.0.0.1") },
 				Want: func(flagsInput, flagsOutput) flagsOutput { return flagsOutput{Refused: true} },

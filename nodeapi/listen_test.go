@@ -4,9 +4,14 @@
 package nodeapi_test
 
 import (
+	"context"
 	"net"
+	"net/http"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/nodeapi"
@@ -25,4 +30,25 @@ func TestListenAllClosesListenersAfterAnError(t *testing.T) {
 	again, err := net.Listen("tcp", free)
 	require.NoError(t, err, "ListenAll closes the first listener when the second fails")
 	require.NoError(t, again.Close())
+}
+
+// While another program has the port, ListenAndRun retries.
+func TestListenAndRunWaitsForBusyPort(t *testing.T) {
+	busy, err := nodeapi.ListenAll(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	address := busy[0].Addr().String()
+	s, err := nodeapi.New(nodeapi.Options{Insecure: true})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { assert.NoError(t, s.ListenAndRun(ctx, address, s.Healthz())) })
+	time.AfterFunc(100*time.Millisecond, func() { assert.NoError(t, busy[0].Close()) })
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		resp, err := (&http.Client{Timeout: time.Second}).Get("http://" + address + "/healthz")
+		require.NoError(c, err)
+		assert.NoError(c, resp.Body.Close())
+		assert.Equal(c, http.StatusOK, resp.StatusCode)
+	}, time.Minute, 10*time.Millisecond)
 }

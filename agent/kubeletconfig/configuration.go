@@ -26,7 +26,7 @@ type Configuration struct {
 	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
 	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
-	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true with a kubeconfig; false: the kubeconfig serves for tokens only
+	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true for a node of a cluster; false: another client creates the Node object
 	RegisterWithTaints        []corev1.Taint    `json:"registerWithTaints,omitempty"`        // none
 	ProviderID                string            `json:"providerID,omitempty"`                // none
 	MaxPods                   int32             `json:"maxPods,omitempty"`                   // 110
@@ -37,9 +37,15 @@ type Configuration struct {
 	NodeStatusReportFrequency metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"` // 5m, or nodeStatusUpdateFrequency where that is set
 	NodeLeaseDurationSeconds  int32             `json:"nodeLeaseDurationSeconds,omitempty"`  // 40
 
+	KubeAPIQPS     *int32 `json:"kubeAPIQPS,omitempty"`     // requests to the API server per second: 50; 0: 5
+	KubeAPIBurst   int32  `json:"kubeAPIBurst,omitempty"`   // 100
+	EventRecordQPS *int32 `json:"eventRecordQPS,omitempty"` // requests for events per second, which kubeAPIQPS does not count: 50; 0: no limit
+	EventBurst     int32  `json:"eventBurst,omitempty"`     // 100
+
 	RotateCertificates bool `json:"rotateCertificates,omitempty"` // request and renew the client certificate of the kubeconfig
 
 	CgroupRoot           string   `json:"cgroupRoot,omitempty"`           // parent of kubepods; "/"
+	CgroupDriver         string   `json:"cgroupDriver,omitempty"`         // cgroupfs; systemd: names of slices. For runtimes that do not report their driver
 	CgroupsPerQOS        *bool    `json:"cgroupsPerQOS,omitempty"`        // true where there is a remote runtime; false: pods get no cgroup
 	ClusterDNS           []string `json:"clusterDNS,omitempty"`           // addresses of name servers; none: pods of policy ClusterFirst get those of the host
 	ClusterDomain        string   `json:"clusterDomain,omitempty"`        // none
@@ -51,6 +57,8 @@ type Configuration struct {
 
 	SerializeImagePulls         *bool           `json:"serializeImagePulls,omitempty"`         // false; true: pull one image after the other
 	MaxParallelImagePulls       *int32          `json:"maxParallelImagePulls,omitempty"`       // 5; the kubelet pulls one image after the other
+	RegistryPullQPS             *int32          `json:"registryPullQPS,omitempty"`             // image pulls per second: 5; 0: no limit
+	RegistryBurst               int32           `json:"registryBurst,omitempty"`               // 10
 	ImageMinimumGCAge           metav1.Duration `json:"imageMinimumGCAge,omitempty"`           // 2m
 	ImageMaximumGCAge           metav1.Duration `json:"imageMaximumGCAge,omitempty"`           // no limit
 	ImageGCHighThresholdPercent *int32          `json:"imageGCHighThresholdPercent,omitempty"` // 85; 100: images stay
@@ -70,12 +78,13 @@ type Configuration struct {
 	ShutdownGracePeriodCriticalPods  metav1.Duration                    `json:"shutdownGracePeriodCriticalPods,omitempty"`
 	ShutdownGracePeriodByPodPriority []ShutdownGracePeriodByPodPriority `json:"shutdownGracePeriodByPodPriority,omitempty"`
 
-	EnableServer                   *bool           `json:"enableServer,omitempty"` // true where the machine is a node of a cluster
-	Address                        string          `json:"address,omitempty"`      // 0.0.0.0
-	Port                           int32           `json:"port,omitempty"`         // 10250
-	ReadOnlyPort                   int32           `json:"readOnlyPort,omitempty"` // none
-	HealthzPort                    *int32          `json:"healthzPort,omitempty"`  // 10248 on the loopback; 0: none
-	TLSCertFile                    string          `json:"tlsCertFile,omitempty"`  // a self-signed certificate
+	EnableServer                   *bool           `json:"enableServer,omitempty"`       // true where the machine is a node of a cluster
+	Address                        string          `json:"address,omitempty"`            // 0.0.0.0
+	Port                           int32           `json:"port,omitempty"`               // 10250
+	ReadOnlyPort                   int32           `json:"readOnlyPort,omitempty"`       // none
+	HealthzBindAddress             string          `json:"healthzBindAddress,omitempty"` // 127.0.0.1
+	HealthzPort                    *int32          `json:"healthzPort,omitempty"`        // 10248 where there is a container runtime, a cluster or a server; 0: none
+	TLSCertFile                    string          `json:"tlsCertFile,omitempty"`        // a self-signed certificate
 	TLSPrivateKeyFile              string          `json:"tlsPrivateKeyFile,omitempty"`
 	ServerTLSBootstrap             bool            `json:"serverTLSBootstrap,omitempty"` // request the certificate from the cluster, which must approve it
 	Authentication                 Authentication  `json:"authentication"`

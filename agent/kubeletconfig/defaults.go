@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
@@ -26,7 +27,7 @@ const (
 
 // Defaults has the properties of a node on which the defaults of some fields depend.
 type Defaults struct {
-	Cluster       bool // the node has a kubeconfig
+	Cluster       bool // the node belongs to a cluster: see [Documents.InCluster]
 	RemoteRuntime bool // containers run in a container runtime that has cgroups
 }
 
@@ -44,8 +45,16 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	setDuration(&c.NodeStatusUpdateFrequency, 10*time.Second)
 	setDefault(&c.NodeLeaseDurationSeconds, 40)
 
+	setPointer(&c.KubeAPIQPS, 50)
+	setDefault(&c.KubeAPIBurst, 100)
+	setPointer(&c.EventRecordQPS, 50)
+	setDefault(&c.EventBurst, 100)
+	setPointer(&c.RegistryPullQPS, 5)
+	setDefault(&c.RegistryBurst, 10)
+
 	setPointer(&c.ResolvConf, defaultResolvConf)
 	setDefault(&c.CgroupRoot, "/")
+	setDefault(&c.CgroupDriver, cri.CgroupDriverCgroupfs.String())
 	setPointer(&c.CgroupsPerQOS, d.RemoteRuntime)
 
 	setDefault(&c.TopologyManagerPolicy, device.None.String())
@@ -68,18 +77,22 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	}
 	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
 	setPointer(&c.MergeDefaultEvictionSettings, false)
-	c.setServerDefaults(d.Cluster && *c.RegisterNode)
+	c.setServerDefaults(d)
 }
 
 // setServerDefaults sets the missing fields for the API of the node. If the node belongs to a cluster, this API is enabled
 // by default.
-func (c *Configuration) setServerDefaults(cluster bool) {
-	setPointer(&c.EnableServer, cluster)
+func (c *Configuration) setServerDefaults(d Defaults) {
+	setPointer(&c.EnableServer, d.Cluster)
 	setDefault(&c.Address, "0.0.0.0")
 	setDefault(&c.Port, defaultPort)
-	setPointer(&c.HealthzPort, defaultHealthzPort)
+	setDefault(&c.HealthzBindAddress, "127.0.0.1")
+	if d.Cluster || d.RemoteRuntime || *c.EnableServer {
+		setPointer(&c.HealthzPort, defaultHealthzPort)
+	}
+	setPointer(&c.HealthzPort, 0) // several programs with agents of plain processes may share a host
 	setPointer(&c.Authentication.Anonymous.Enabled, false)
-	setPointer(&c.Authentication.Webhook.Enabled, cluster)
+	setPointer(&c.Authentication.Webhook.Enabled, d.Cluster)
 	setDuration(&c.Authentication.Webhook.CacheTTL, 2*time.Minute)
 	setDefault(&c.Authorization.Mode, webhook)
 	setDuration(&c.Authorization.Webhook.CacheAuthorizedTTL, 5*time.Minute)

@@ -133,9 +133,8 @@ func (s *documentSet) addDocument(fields, checked object) error {
 	return errors.Join(errs...)
 }
 
-// InCluster reports whether the node belongs to a cluster, that is whether it has a kubeconfig and registerNode is true.
-// Call it after SetDefaults.
-func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && *d.Kubelet.RegisterNode }
+// InCluster reports whether the node belongs to a cluster, that is whether it has a kubeconfig, which is not for tokens alone.
+func (d *Documents) InCluster() bool { return d.Node.Kubeconfig != "" && !d.Node.TokensOnly }
 
 // SetDefaults sets each missing field of both documents to its default. It makes directory paths absolute, because a
 // container runtime has another working directory. It returns an error if nodeName is not set and the host has no name.
@@ -145,7 +144,7 @@ func (d *Documents) SetDefaults() error {
 	if k.ContainerRuntimeEndpoint == "" { // log collectors read the kubelet's directory, which plain processes of a user may not write to
 		k.PodLogsDir = cmp.Or(k.PodLogsDir, filepath.Join(n.RootDir, "logs"))
 	}
-	k.SetDefaults(Defaults{Cluster: n.Kubeconfig != "", RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
+	k.SetDefaults(Defaults{Cluster: d.InCluster(), RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
 	host, err := os.Hostname()
 	n.NodeName = cmp.Or(n.NodeName, strings.ToLower(host))
 	if n.NodeName == "" {
@@ -154,7 +153,8 @@ func (d *Documents) SetDefaults() error {
 	if k.PodLogsDir == podspec.DefaultLogRoot {
 		n.ContainerLogsDir = cmp.Or(n.ContainerLogsDir, podspec.DefaultLogLinks)
 	}
-	paths := []*string{&n.RootDir, &n.ContainerLogsDir}
+	n.CertDir = cmp.Or(n.CertDir, filepath.Join(n.RootDir, "pki"))
+	paths := []*string{&n.RootDir, &n.CertDir, &n.ContainerLogsDir}
 	if !filepath.IsAbs(k.PodLogsDir) { // Validate checks that an absolute path is normalized
 		paths = append(paths, &k.PodLogsDir)
 	}
@@ -181,12 +181,15 @@ func (d *Documents) Validate() error {
 		{n.ObjectsDir != "" && cluster, "objectsDir and kubeconfig are both set: config maps and secrets are those of the API server"},
 		{n.ManifestSocket != "" && k.StaticPodPath == "", "manifestSocket needs staticPodPath: the directory that the socket serves"},
 		{n.KeepObjects && !cluster, "keepObjects needs kubeconfig: other config maps and secrets are on disk already"},
+		{n.TokensOnly && n.Kubeconfig == "", "tokensOnly needs kubeconfig: the API server issues the tokens"},
+		{n.TokensOnly && *k.RegisterNode, "registerNode and tokensOnly are both true: there is no Node object with tokensOnly"},
+		{n.Reregister && cluster && !*k.RegisterNode, "reregister needs registerNode: only a registered Node is registered again"},
 		{k.RotateCertificates && n.Kubeconfig == "", "rotateCertificates needs kubeconfig: the certificate is written there"},
 		{
 			n.UnhealthyDevices != "" && n.UnhealthyDevices != EvictUnhealthy && n.UnhealthyDevices != RestartUnhealthy,
 			fmt.Sprintf("unhealthyDevices: %q is not %s or %s", n.UnhealthyDevices, EvictUnhealthy, RestartUnhealthy),
 		},
-		{n.BootstrapKubeconfig != "" && !k.RotateCertificates, "bootstrapKubeconfig needs rotateCertificates"},
+		{n.BootstrapKubeconfig != "" && n.Kubeconfig == "", "bootstrapKubeconfig needs kubeconfig: the certificate is written there"},
 		{k.ServerTLSBootstrap && !cluster, "serverTLSBootstrap needs kubeconfig: the certificate is for the addresses of its Node"},
 		{*k.CgroupsPerQOS && k.ContainerRuntimeEndpoint == "", "cgroupsPerQOS needs containerRuntimeEndpoint: a runtime that has cgroups"},
 		{

@@ -77,6 +77,21 @@ func TestDocumentsDefaults(t *testing.T) {
 	require.Equal(t, "n1", d.AuthOptions().NodeName)
 	require.False(t, d.AuthOptions().AlwaysAllow)
 
+	d = kubeletconfig.Documents{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", Kubeconfig: "/k"}}
+	d.Kubelet.RegisterNode = new(false)
+	require.NoError(t, d.SetDefaults())
+	require.NoError(t, d.Validate())
+	require.True(t, d.InCluster(), "another client creates the Node object")
+	d.Node.Reregister = true
+	require.ErrorContains(t, d.Validate(), "reregister needs registerNode")
+
+	d = kubeletconfig.Documents{Node: kubeletconfig.NodeConfiguration{NodeName: "n1", Kubeconfig: "/k", TokensOnly: true}}
+	require.NoError(t, d.SetDefaults())
+	require.NoError(t, d.Validate())
+	require.False(t, d.InCluster() || *d.Kubelet.RegisterNode || *d.Kubelet.EnableServer)
+	d.Kubelet.RegisterNode = new(true)
+	require.ErrorContains(t, d.Validate(), "registerNode and tokensOnly are both true")
+
 	d = kubeletconfig.Documents{Kubelet: kubeletconfig.Configuration{ContainerRuntimeEndpoint: "unix:///c"}}
 	require.NoError(t, d.SetDefaults())
 	require.Equal(t, []string{"/var/log/pods", "/var/log/containers"}, []string{d.Kubelet.PodLogsDir, d.Node.ContainerLogsDir})

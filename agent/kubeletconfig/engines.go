@@ -5,12 +5,12 @@ package kubeletconfig
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -48,7 +48,8 @@ func (d *Documents) NodeStatus() nodestatus.Config {
 	reserved, _ := k.Reserved() // validated
 	c := nodestatus.Config{
 		Name: n.NodeName, NodeIPs: n.NodeIPs, Labels: n.NodeLabels, Taints: k.RegisterWithTaints, ProviderID: k.ProviderID,
-		MaxPods: int(k.MaxPods), PodsPerCore: int(k.PodsPerCore), Reserved: reserved, DeclaredFeatures: nodestatus.DeclaredFeatures(),
+		ExternalCloudProvider: n.ExternalCloudProvider,
+		MaxPods:               int(k.MaxPods), PodsPerCore: int(k.PodsPerCore), Reserved: reserved, DeclaredFeatures: nodestatus.DeclaredFeatures(),
 	}
 	if *k.EnableServer {
 		c.Port = k.Port
@@ -191,22 +192,35 @@ func (c *Configuration) Topology() (t device.Topology, err error) {
 	return t, err
 }
 
-// HostDNS reads the DNS configuration of pods from the host's file resolvConf. dns is nil if the container runtime chooses: wanted is false, or the
-// default file does not exist. none is true if wanted is true and resolvConf is empty: pods get no name server of the host. Call SetDefaults first.
-func (c *Configuration) HostDNS(wanted bool) (dns *cri.DNSConfig, none bool, err error) {
+// RuntimeCgroupDriver returns the cgroup driver that the container runtime reports. For a runtime without this call, it is the field cgroupDriver,
+// in which every value but systemd means cgroupfs. Source: getCgroupDriverFromCRI in cmd/kubelet/app/server.go.
+func (c *Configuration) RuntimeCgroupDriver(ctx context.Context, runtime cri.StatusReporter) (cri.CgroupDriver, error) {
+	reported, err := runtime.CgroupDriver(ctx)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return reported, err
+	}
+	if c.CgroupDriver == cri.CgroupDriverSystemd.String() {
+		return cri.CgroupDriverSystemd, nil
+	}
+	return cri.CgroupDriverCgroupfs, nil
+}
+
+// HostDNS returns a function that reads the resolv.conf file of the host for a pod. Its nil result means that the runtime chooses the file, because
+// the path is the default one and does not exist. The function is nil for an empty path: pods get no name server of the host. Call it after
+// SetDefaults.
+func (c *Configuration) HostDNS() func() (*cri.DNSConfig, error) {
 	path := *c.ResolvConf
-	if !wanted || path == "" {
-		return nil, wanted && path == "", nil
+	if path == "" {
+		return nil
 	}
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) && path == defaultResolvConf {
-		return nil, false, nil
+	return func() (*cri.DNSConfig, error) {
+		dns, err := podspec.ReadResolvConf(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && path == defaultResolvConf:
+			return nil, nil //nolint:nilnil // documented
+		case err != nil:
+			return nil, fmt.Errorf("resolvConf: %w", err)
+		}
+		return dns, nil
 	}
-	if err == nil {
-		dns, err = podspec.ParseResolvConf(data)
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("resolvConf: %s: %w", path, err)
-	}
-	return dns, false, nil
 }

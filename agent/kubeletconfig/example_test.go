@@ -149,9 +149,9 @@ func ExampleConfiguration_HostDNS() {
 	fmt.Fprintln(file, "nameserver 10.0.0.53\nsearch example.org")
 	c := kubeletconfig.Configuration{ResolvConf: new(file.Name())}
 	c.SetDefaults(kubeletconfig.Defaults{})
-	dns, none, err := c.HostDNS(true)
-	fmt.Println(dns.Servers, dns.Searches, none, err)
-	// Output: [10.0.0.53] [example.org] false <nil>
+	dns, err := c.HostDNS()()
+	fmt.Println(dns.Servers, dns.Searches, err)
+	// Output: [10.0.0.53] [example.org] <nil>
 }
 
 func ExampleNodeConfiguration_unhealthyDevices() {

@@ -6,7 +6,6 @@ package kubeletconfig
 // fieldTable has the state of each field of otherFields: default (only the listed values are accepted) or none (without effect). The columns are
 // name and state, the accepted values as JSON, and the reason. Missing values, and empty ones of fields that are no pointers, are always accepted.
 const fieldTable = `
-cgroupDriver none | - | the container runtime reports its cgroup driver
 configMapAndSecretChangeDetectionStrategy default | "Watch" | config maps and secrets are watched
 containerLogMaxWorkers none | - | one goroutine rotates the logs
 containerLogMonitorInterval none | - | the log rotation chooses its interval
@@ -21,21 +20,16 @@ defaultPodSysctls default | - |
 enableContentionProfiling default | false |
 enableControllerAttachDetach default | true | the controller of the cluster attaches volumes
 enforceNodeAllocatable default | ["pods"] or ["none"] or [] | "pods" follows cgroupsPerQOS; no value but "pods" where that is true
-eventBurst none | - | the limits of the event recorder are fixed
-eventRecordQPS none | - | the limits of the event recorder are fixed
 failCgroupV1 none | - | cgroup v1 and v2 are supported
 failSwapOn none | - | the agent starts with swap
 fileCheckFrequency none | - | changes of staticPodPath are watched
 hairpinMode none | - | the network plugin decides
-healthzBindAddress default | "127.0.0.1" |
 httpCheckFrequency default | "20s" |
 imagePullCredentialsVerificationPolicy default | "NeverVerifyPreloadedImages" |
 imageServiceEndpoint none | - | only the value of containerRuntimeEndpoint is accepted
 iptablesDropBit none | - | the agent creates no iptables rules
 iptablesMasqueradeBit none | - | the agent creates no iptables rules
 kernelMemcgNotification none | - | the memory is measured periodically
-kubeAPIBurst none | - | requests to the API server have no client-side limit
-kubeAPIQPS none | - | requests to the API server have no client-side limit
 kubeReservedCgroup default | - | limits are enforced for pods only
 kubeletCgroups none | - | the agent stays in the cgroup in which it was started
 localStorageCapacityIsolation default | true |
@@ -61,8 +55,6 @@ podPidsLimit default | -1 |
 preloadedImagesVerificationAllowlist default | - |
 protectKernelDefaults default | false |
 qosReserved default | - |
-registryBurst none | - | maxParallelImagePulls limits image pulls
-registryPullQPS none | - | maxParallelImagePulls limits image pulls
 reservedMemory[].limits default | - | no reserved NUMA memory
 reservedMemory[].numaNode default | - | no reserved NUMA memory
 reservedSystemCPUs default | - | no exclusive CPUs
@@ -89,13 +81,16 @@ volumeStatsAggPeriod none | - | the statistics choose their period
 // supportedComments returns the differences between supported fields and those of the kubelet, by name.
 func supportedComments() map[string]string {
 	return map[string]string{
+		"cgroupDriver":                   "for container runtimes that do not report their cgroup driver",
 		"cgroupRoot":                     `default "/", the meaning of an empty value in the kubelet`,
 		"cgroupsPerQOS":                  "false without containerRuntimeEndpoint; false does not need enforceNodeAllocatable",
 		"containerRuntimeEndpoint":       "empty: plain processes; the kubelet has the socket of containerd",
 		"enableServer":                   "true for a node of a cluster only",
 		"authentication.webhook.enabled": "true for a node of a cluster only",
-		"registerNode":                   "true with a kubeconfig only",
+		"registerNode":                   "true for a node of a cluster only",
 		"featureGates":                   "see the table of gates",
+		"healthzPort":                    "none for plain processes, unless there is a cluster or a server",
+		"registryPullQPS":                "a pull above the limit waits up to a minute; in the kubelet it fails at once",
 		"maxParallelImagePulls":          "5 by default; the kubelet pulls one image after the other",
 		"serializeImagePulls":            "false by default, with at most maxParallelImagePulls pulls at a time",
 		"mergeDefaultEvictionSettings":   "also counts in drop-ins, where the kubelet ignores it",

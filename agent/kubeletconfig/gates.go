@@ -15,10 +15,10 @@ APIServingWithRoutine alpha off - none
 AggregatedDiscoveryRemoveBetaType deprecated on locked default
 AllAlpha alpha off - default
 AllBeta beta off - default
-AllowDNSOnlyNodeCSR deprecated off - none
+AllowDNSOnlyNodeCSR deprecated off - default
 AllowInsecureKubeletCertificateSigningRequests deprecated off - none
 AllowOverwriteTerminationGracePeriodSeconds deprecated off locked default
-AllowParsingUserUIDFromCertAuth beta on - none
+AllowParsingUserUIDFromCertAuth beta on - supported
 AllowServiceExternalIPs GA on - none
 AllowUnsafeMalformedObjectDeletion beta on - none
 AtomicFIFO beta on - none
@@ -177,7 +177,7 @@ PodDeletionCost beta on - none
 PodGroupPreemptionPolicy alpha off - none GenericWorkload
 PodLevelResourceManagers beta off - default PodLevelResources
 PodLevelResources beta on - supported
-PodLevelResourcesFixDefaulting beta on - none PodLevelResources
+PodLevelResourcesFixDefaulting beta on - default PodLevelResources
 PodLevelResourcesFixKubeletQOSClass beta on - supported PodLevelResources
 PodLogsQuerySplitStreams alpha off - default
 PodObservedGenerationTracking GA on locked default

@@ -4,6 +4,10 @@
 package kubeletconfig_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/shutdown"
 )
@@ -100,8 +105,8 @@ func TestDefaultsDependOnClusterAndRuntime(t *testing.T) {
 	member := parse(t, "")
 	require.NoError(t, member.Validate())
 	assert.True(t, *member.EnableServer && *member.RegisterNode && *member.Authentication.Webhook.Enabled && *member.CgroupsPerQOS)
-	tokensOnly := parse(t, "registerNode: false")
-	assert.False(t, *tokensOnly.EnableServer, "the server is off if the node is not registered")
+	unregistered := parse(t, "registerNode: false")
+	assert.True(t, *unregistered.EnableServer && *unregistered.Authentication.Webhook.Enabled, "as in the kubelet")
 	quick := parse(t, "nodeStatusUpdateFrequency: 1s")
 	assert.Equal(t, time.Second, quick.NodeStatusReportFrequency.Duration)
 }
@@ -174,4 +179,34 @@ func TestReservedHasMergedThresholds(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "100Mi", reserved.MemoryAvailable.Quantity.String())
 	require.InDelta(t, 0.05, reserved.NodeFSAvailable.Fraction, 0.001)
+}
+
+// driverReporter is a container runtime that reports a cgroup driver, or an error.
+type driverReporter struct {
+	cri.StatusReporter
+	driver cri.CgroupDriver
+	err    error
+}
+
+func (r driverReporter) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
+	return r.driver, r.err
+}
+
+// The cgroup driver of the configuration counts for a container runtime that does not report its driver.
+func TestRuntimeCgroupDriverFallsBackToField(t *testing.T) {
+	unsupported := driverReporter{err: fmt.Errorf("RuntimeConfig: %w", errors.ErrUnsupported)}
+	for text, want := range map[string]cri.CgroupDriver{
+		"": cri.CgroupDriverCgroupfs, "cgroupDriver: systemd": cri.CgroupDriverSystemd, "cgroupDriver: cgroupfs": cri.CgroupDriverCgroupfs,
+	} {
+		c := parse(t, text)
+		require.NoError(t, c.Validate())
+		got, err := c.RuntimeCgroupDriver(t.Context(), unsupported)
+		require.NoError(t, err)
+		assert.Equal(t, want, got, text)
+		got, err = c.RuntimeCgroupDriver(t.Context(), driverReporter{driver: cri.CgroupDriverSystemd})
+		require.NoError(t, err)
+		assert.Equal(t, cri.CgroupDriverSystemd, got, "the driver that the runtime reports has precedence")
+		_, err = c.RuntimeCgroupDriver(t.Context(), driverReporter{err: io.ErrUnexpectedEOF})
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	}
 }

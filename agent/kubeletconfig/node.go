@@ -32,11 +32,17 @@ type NodeConfiguration struct {
 	NodeName   string            `json:"nodeName,omitempty"`   // --hostname-override; the name of the host
 	NodeIPs    []netip.Addr      `json:"nodeIPs,omitempty"`    // --node-ip; addresses of the Node object, or 127.0.0.1 for plain processes without a cluster
 	NodeLabels map[string]string `json:"nodeLabels,omitempty"` // --node-labels
-	Reregister bool              `json:"reregister,omitempty"` // recreate a deleted Node object
-	RootDir    string            `json:"rootDir,omitempty"`    // --root-dir; /var/lib/nodeagent
+	// ExternalCloudProvider is --cloud-provider=external: the cloud controller manager initializes the Node and sets its addresses. False: there is
+	// no cloud provider.
+	ExternalCloudProvider bool `json:"externalCloudProvider,omitempty"`
+
+	Reregister bool   `json:"reregister,omitempty"` // recreate a deleted Node object
+	RootDir    string `json:"rootDir,omitempty"`    // --root-dir; /var/lib/nodeagent
+	CertDir    string `json:"certDir,omitempty"`    // --cert-dir; pki in rootDir
 
 	Kubeconfig          string `json:"kubeconfig,omitempty"`          // --kubeconfig; none: the node belongs to no cluster, and pods have no service accounts
-	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig; needs rotateCertificates
+	TokensOnly          bool   `json:"tokensOnly,omitempty"`          // kubeconfig is for service account tokens: no Node object, and no pods of the API server
+	BootstrapKubeconfig string `json:"bootstrapKubeconfig,omitempty"` // --bootstrap-kubeconfig, for the first certificate; none
 
 	ObjectsDir     string `json:"objectsDir,omitempty"`     // config maps, secrets, services and volumes of a node without a cluster, see objects.Dir
 	KeepObjects    bool   `json:"keepObjects,omitempty"`    // objects of running pods are kept on disk, for restarts while the API server is unavailable

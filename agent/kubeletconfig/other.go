@@ -18,7 +18,6 @@ import (
 // otherFields has the fields of a KubeletConfiguration v1beta1 that Configuration does not have. Parse decodes these fields only to check their
 // values. fieldTable has the state of each field.
 type otherFields struct {
-	CgroupDriver                              string              `json:"cgroupDriver"`
 	ConfigMapAndSecretChangeDetectionStrategy string              `json:"configMapAndSecretChangeDetectionStrategy"`
 	ContainerLogMaxWorkers                    *int32              `json:"containerLogMaxWorkers"`
 	ContainerLogMonitorInterval               *metav1.Duration    `json:"containerLogMonitorInterval"`
@@ -33,21 +32,16 @@ type otherFields struct {
 	EnableContentionProfiling                 bool                `json:"enableContentionProfiling"`
 	EnableControllerAttachDetach              *bool               `json:"enableControllerAttachDetach"`
 	EnforceNodeAllocatable                    []string            `json:"enforceNodeAllocatable"`
-	EventBurst                                int32               `json:"eventBurst"`
-	EventRecordQPS                            *int32              `json:"eventRecordQPS"`
 	FailCgroupV1                              *bool               `json:"failCgroupV1"`
 	FailSwapOn                                *bool               `json:"failSwapOn"`
 	FileCheckFrequency                        metav1.Duration     `json:"fileCheckFrequency"`
 	HairpinMode                               string              `json:"hairpinMode"`
-	HealthzBindAddress                        string              `json:"healthzBindAddress"`
 	HTTPCheckFrequency                        metav1.Duration     `json:"httpCheckFrequency"`
 	ImagePullCredentialsVerificationPolicy    string              `json:"imagePullCredentialsVerificationPolicy"`
 	ImageServiceEndpoint                      string              `json:"imageServiceEndpoint"`
 	IPTablesDropBit                           *int32              `json:"iptablesDropBit"`
 	IPTablesMasqueradeBit                     *int32              `json:"iptablesMasqueradeBit"`
 	KernelMemcgNotification                   bool                `json:"kernelMemcgNotification"`
-	KubeAPIBurst                              int32               `json:"kubeAPIBurst"`
-	KubeAPIQPS                                *int32              `json:"kubeAPIQPS"`
 	KubeReservedCgroup                        string              `json:"kubeReservedCgroup"`
 	KubeletCgroups                            string              `json:"kubeletCgroups"`
 	LocalStorageCapacityIsolation             *bool               `json:"localStorageCapacityIsolation"`
@@ -65,8 +59,6 @@ type otherFields struct {
 	PreloadedImagesVerificationAllowlist      []string            `json:"preloadedImagesVerificationAllowlist"`
 	ProtectKernelDefaults                     bool                `json:"protectKernelDefaults"`
 	QOSReserved                               map[string]string   `json:"qosReserved"`
-	RegistryBurst                             int32               `json:"registryBurst"`
-	RegistryPullQPS                           *int32              `json:"registryPullQPS"`
 	ReservedMemory                            []memoryReservation `json:"reservedMemory"`
 	ReservedSystemCPUs                        string              `json:"reservedSystemCPUs"`
 	RunOnce                                   bool                `json:"runOnce"`

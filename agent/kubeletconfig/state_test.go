@@ -4,6 +4,7 @@
 package kubeletconfig_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -56,6 +57,16 @@ func TestGatesAreCheckedByState(t *testing.T) {
 	require.ErrorContains(t, validate(map[string]bool{"AllBeta": true}), "featureGates: AllBeta: true is not supported by this version for DRAWorkloadResourceClaims, ")
 	require.ErrorContains(t, validate(map[string]bool{"CompositePodGroup": true}),
 		"featureGates: CompositePodGroup is enabled, but depends on features that are disabled: GenericWorkload, TopologyAwareWorkloadScheduling")
+}
+
+// These gates change the kubelet: the addresses of its serving certificate, the user of a client certificate, and the UIDs of static pods.
+func TestGatesOfTheKubeletAreNotIgnored(t *testing.T) {
+	for gate, on := range map[string]bool{"AllowDNSOnlyNodeCSR": true, "AllowParsingUserUIDFromCertAuth": false, "PodLevelResourcesFixDefaulting": false} {
+		_, err := kubeletconfig.Parse([]byte(header + fmt.Sprintf("featureGates: {%s: %t}", gate, on)))
+		require.EqualError(t, err, fmt.Sprintf("featureGates: %s: %t is not supported by this version, want %t", gate, on, !on))
+		_, err = kubeletconfig.Parse([]byte(header + fmt.Sprintf("featureGates: {%s: %t}", gate, !on)))
+		require.NoError(t, err)
+	}
 }
 
 // The whole of enforceNodeAllocatable must be pods where pods have cgroups.

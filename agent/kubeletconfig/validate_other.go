@@ -20,15 +20,9 @@ func (o *otherFields) validate(c *Configuration) (errs []error) {
 		value     *int32
 		low, high int64
 	}{
-		{"eventBurst", &o.EventBurst, 0, math.MaxInt32},
-		{"eventRecordQPS", o.EventRecordQPS, 0, math.MaxInt32},
 		{"iptablesDropBit", o.IPTablesDropBit, 0, 31},
 		{"iptablesMasqueradeBit", o.IPTablesMasqueradeBit, 0, 31},
-		{"kubeAPIBurst", &o.KubeAPIBurst, 0, math.MaxInt32},
-		{"kubeAPIQPS", o.KubeAPIQPS, 0, math.MaxInt32},
 		{"oomScoreAdj", o.OOMScoreAdj, -1000, 1000},
-		{"registryBurst", &o.RegistryBurst, 0, math.MaxInt32},
-		{"registryPullQPS", o.RegistryPullQPS, 0, math.MaxInt32},
 		{"containerLogMaxWorkers", o.ContainerLogMaxWorkers, 1, math.MaxInt32},
 	} {
 		if n.value != nil && (int64(*n.value) < n.low || int64(*n.value) > n.high) {

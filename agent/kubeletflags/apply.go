@@ -23,8 +23,12 @@ import (
 // Defaults of the kubelet that package kubeletconfig does not have.
 const (
 	defaultRootDir  = "/var/lib/kubelet"
+	defaultCertDir  = "/var/lib/kubelet/pki"
 	defaultEndpoint = "unix:///run/containerd/containerd.sock"
 )
+
+// externalProvider is the only value of --cloud-provider that the kubelet accepts beside the empty one.
+const externalProvider = "external"
 
 // featureGates is a field of KubeletConfiguration. The flag merges its entries with those of the files.
 const featureGates = "featureGates"
@@ -43,9 +47,9 @@ func (l *CommandLine) Load(load LoadFunc) (d kubeletconfig.Documents, err error)
 	return d, l.Apply(&d)
 }
 
-// Apply sets the fields of d for which flags are given. It reads the files of --image-credential-provider-config. It also sets the kubelet's default
-// of containerRuntimeEndpoint, dockerConfigFiles and rootDir, if missing: package kubeletconfig has other defaults. An error names the flag and its
-// value. d keeps no reference to l.
+// Apply sets the fields of d for which flags are given. It reads the files of --image-credential-provider-config. It also sets the kubelet's defaults
+// of certDir, containerRuntimeEndpoint, dockerConfigFiles and rootDir, if missing: package kubeletconfig has other defaults. An error names the flag
+// and its value. d keeps no reference to l.
 func (l *CommandLine) Apply(d *kubeletconfig.Documents) error {
 	errs := []error{l.applyFields(&d.Kubelet)}
 	for i := range l.given {
@@ -58,11 +62,12 @@ func (l *CommandLine) Apply(d *kubeletconfig.Documents) error {
 		}
 	}
 	d.Node.RootDir = cmp.Or(d.Node.RootDir, defaultRootDir)
+	d.Node.CertDir = cmp.Or(d.Node.CertDir, defaultCertDir) // not in the root directory, as in the kubelet
 	if len(d.Node.DockerConfigFiles) == 0 {
 		d.Node.DockerConfigFiles = dockerConfigFiles(d.Node.RootDir)
 	}
 	d.Kubelet.ContainerRuntimeEndpoint = cmp.Or(d.Kubelet.ContainerRuntimeEndpoint, defaultEndpoint)
-	errs = append(errs, l.checkCertDir(d.Node.RootDir), l.checkConflicts(&d.Kubelet))
+	errs = append(errs, l.checkConflicts(&d.Kubelet))
 	return errors.Join(errs...)
 }
 
@@ -173,6 +178,10 @@ func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
 	switch g.Name {
 	case "bootstrap-kubeconfig":
 		n.BootstrapKubeconfig = text
+	case "cert-dir":
+		n.CertDir = text
+	case "cloud-provider":
+		n.ExternalCloudProvider = text == externalProvider
 	case "hostname-override":
 		n.NodeName, err = g.nodeName()
 	case "image-credential-provider-bin-dir":
@@ -191,17 +200,6 @@ func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
 		n.LogLevel = logLevel(g.value.content.(uint64))
 	}
 	return err
-}
-
-// checkCertDir returns an error if --cert-dir is not rootDir/pki, the directory of the agent's certificates.
-func (l *CommandLine) checkCertDir(rootDir string) error {
-	for i := range l.given {
-		g := &l.given[i]
-		if want := filepath.Join(rootDir, "pki"); g.Name == "cert-dir" && filepath.Clean(g.value.String()) != want {
-			return fmt.Errorf("%s: the directory is not supported by this version, want %q", g.describeFlag(), want)
-		}
-	}
-	return nil
 }
 
 // mergeMaps returns a new map with the entries of base and over. Entries of over take precedence.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/agent/kubeletflags"
+	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
 // noFiles is a LoadFunc for command lines whose files do not matter.
@@ -81,7 +82,7 @@ func TestFilesOverrideDefaults(t *testing.T) {
 	require.NoError(t, err)
 	want, err := kubeletconfig.ParseDocuments([]byte(documents))
 	require.NoError(t, err)
-	want.Kubelet.ContainerRuntimeEndpoint = "unix:///run/containerd/containerd.sock"
+	want.Kubelet.ContainerRuntimeEndpoint, want.Node.CertDir = "unix:///run/containerd/containerd.sock", "/var/lib/kubelet/pki"
 	require.Equal(t, "/file/config.json", d.Node.DockerConfigFiles[0], "registry credentials in the root directory")
 	want.Node.DockerConfigFiles = d.Node.DockerConfigFiles
 	require.Equal(t, want, d)
@@ -127,10 +128,32 @@ func TestFlagsThatConflict(t *testing.T) {
 	_, err = load(t, documents, "--oom-score-adj=5000", "--hairpin-mode=never")
 	require.ErrorContains(t, err, "--oom-score-adj=5000: oomScoreAdj: ")
 	require.ErrorContains(t, err, "--hairpin-mode=never: hairpinMode: ")
-	_, err = load(t, documents, "--cert-dir=/var/lib/kubelet/pki")
-	require.EqualError(t, err, `--cert-dir=/var/lib/kubelet/pki: the directory is not supported by this version, want "/file/pki"`)
-	_, err = load(t, documents, "--cert-dir=/var/lib/kubelet/pki/", "--root-dir=/var/lib/kubelet")
-	require.NoError(t, err)
+}
+
+// An external cloud provider initializes a new Node, so the Node has the taint of the kubelet until then.
+func TestExternalCloudProviderTaintsNewNode(t *testing.T) {
+	for args, taints := range map[string]int{"--cloud-provider=external": 1, "--cloud-provider=": 0} {
+		d, err := load(t, "apiVersion: nodeagent/v1alpha1\nkind: NodeConfiguration\nexternalCloudProvider: true\n", args, "--node-ip=10.0.0.1", "--kubeconfig=/k")
+		require.NoError(t, err)
+		require.NoError(t, d.SetDefaults())
+		require.NoError(t, d.Validate())
+		node, _ := nodestatus.Initial(nodestatus.Facts{Config: d.NodeStatus(), Host: nodestatus.Host{Interfaces: d.Node.NodeIPs}})
+		require.Len(t, node.Spec.Taints, taints, args)
+		if taints > 0 {
+			assert.Equal(t, corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}, node.Spec.Taints[0])
+			assert.Equal(t, "10.0.0.1", node.Annotations["alpha.kubernetes.io/provided-node-ip"])
+		}
+	}
+}
+
+// The certificates of a kubelet are not below --root-dir, unless --cert-dir says so.
+func TestCertDirDoesNotFollowRootDir(t *testing.T) {
+	for args, want := range map[string]string{"--root-dir=/data": "/var/lib/kubelet/pki", "--cert-dir=/data/pki/": "/data/pki"} {
+		d, err := load(t, documents, args)
+		require.NoError(t, err)
+		require.NoError(t, d.SetDefaults())
+		assert.Equal(t, want, d.Node.CertDir, args)
+	}
 }
 
 // The credential providers of all files of a directory are merged. An error names the file.

@@ -39,7 +39,10 @@ func (g *givenFlag) checkValue() error {
 		return err
 	case g.Name == "node-labels":
 		return checkLabels(g.labels())
-	case g.Name == "cert-dir": // depends on --root-dir
+	case g.Name == "cloud-provider" && g.value.String() != "" && g.value.String() != externalProvider:
+		return fmt.Errorf("the cloud provider is not supported by this version, want %q", externalProvider)
+	case g.Name == "cert-dir" && g.value.String() == "":
+		return errors.New("the value is not supported by this version: it is empty")
 	case g.State == kubeletconfig.DefaultOnly && g.value.String() != g.Default:
 		return fmt.Errorf("the flag is not supported by this version, want %q", g.Default)
 	}

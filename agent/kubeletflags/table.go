@@ -146,9 +146,9 @@ volume-stats-agg-period volumeStatsAggPeriod duration 1m0s
 func nodeFlags() []Flag {
 	const supported, defaultOnly, noEffect = kubeletconfig.Supported, kubeletconfig.DefaultOnly, kubeletconfig.NoEffect
 	return []Flag{
-		{Name: "bootstrap-kubeconfig", Type: "string", State: supported, Comment: "kubeconfig file that gets the first certificate; needs rotateCertificates"},
-		{Name: "cert-dir", Type: "string", Default: "/var/lib/kubelet/pki", State: defaultOnly, Comment: "certificates are in the directory pki of --root-dir, which is accepted"},
-		{Name: "cloud-provider", Type: "string", State: defaultOnly, Comment: "no cloud provider"},
+		{Name: "bootstrap-kubeconfig", Type: "string", State: supported, Comment: "kubeconfig file that gets the first certificate; needs --kubeconfig"},
+		{Name: "cert-dir", Type: "string", Default: "/var/lib/kubelet/pki", State: supported, Comment: "directory of the certificates; the default also holds for a file without certDir"},
+		{Name: "cloud-provider", Type: "string", State: supported, Comment: "external, which a cloud controller manager serves; empty: no cloud provider"},
 		{Name: "config", Type: "string", State: supported, Comment: "configuration file, which flags override"},
 		{Name: "config-dir", Type: "string", State: supported, Comment: "directory of *.conf files that override the configuration file"},
 		{Name: "exit-on-lock-contention", Type: "bool", Default: "false", State: defaultOnly},

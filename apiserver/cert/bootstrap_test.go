@@ -53,6 +53,23 @@ func TestBootstrap(t *testing.T) {
 	})
 }
 
+// Load waits for the first certificate of an agent without rotation. Later calls load the kubeconfig that Bootstrap has written.
+func TestLoadBootstrapsAgentWithoutRotation(t *testing.T) {
+	runWithCluster(t, certtest.Options{}, func(s *scene) {
+		s.writeFile("bootstrap.conf", s.BootstrapKubeconfig())
+		for range 2 {
+			config, err := cert.Load(s.Context(), s.options())
+			require.NoError(t, err)
+			assert.Equal(t, s.path("pki/kubelet-client-current.pem"), config.CertFile)
+			require.Len(t, s.requests(), 1)
+		}
+		opts := s.options()
+		opts.BootstrapKubeconfig, opts.Kubeconfig = "", s.path("missing.conf")
+		_, err := cert.Load(s.Context(), opts)
+		require.ErrorIs(t, err, os.ErrNotExist)
+	})
+}
+
 // An agent that was killed while it waited finds its request by its key.
 func TestBootstrapReusesRequestAfterRestart(t *testing.T) {
 	leave := func(*certificatesv1.CertificateSigningRequest) certtest.Verdict { return certtest.Postpone }

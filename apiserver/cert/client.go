@@ -36,6 +36,8 @@ type ClientOptions struct {
 	BootstrapKubeconfig string
 	Dir                 string                                                               // of certificates; empty: /var/lib/kubelet/pki
 	Dial                func(ctx context.Context, network, address string) (net.Conn, error) // connects to API servers; nil: the network
+	QPS                 float32                                                              // requests per second of each client of the config; zero: the client's default
+	Burst               int                                                                  // requests at once; zero: the client's default
 	Rand                func() float64                                                       // jitter in [0,1); nil: math/rand/v2
 	Logger              *slog.Logger                                                         // nil discards
 	Hooks               Hooks
@@ -101,6 +103,7 @@ func (c *Client) openStore() (err error) {
 		return err
 	}
 	c.conns.certificate = c.clientCertificate
+	c.config.QPS, c.config.Burst = c.opts.QPS, c.opts.Burst
 	c.config.Dial, c.config.WrapTransport = c.opts.Dial, c.conns.wrapTransport
 	c.client, err = kubeapi.New(c.config, kubeapi.Options{Logger: c.rotation.base.log})
 	return err

@@ -26,7 +26,7 @@
 // kubelet-client-DATE.pem has certificate and key; kubelet-client-current.pem is a link to it. A process may be killed at any
 // moment.
 //
-// An agent without rotation calls [Bootstrap] once, and [LoadKubeconfig]. [CheckCredentials] examines the credentials of a
+// An agent without rotation calls [Load], or [Bootstrap] once and [LoadKubeconfig]. [CheckCredentials] examines the credentials of a
 // kubeconfig. [ExplainError] names the field that caused the error of a request.
 //
 // # Concurrency

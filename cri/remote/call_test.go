@@ -254,6 +254,7 @@ func TestResponseWithoutRequiredFieldIsError(t *testing.T) {
 				return
 			}
 			assert.ErrorContains(t, err, "answer of the runtime: "+row.want+": not set")
+			assert.Equal(t, row.want == "linux", errors.Is(err, errors.ErrUnsupported), "a caller chooses the cgroup driver")
 		})
 	}
 }

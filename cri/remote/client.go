@@ -173,14 +173,18 @@ func (c *Client) Status(ctx context.Context) (cri.Status, error) {
 	return cripb.DecodeStatus(r), o.requireFields(requiredField{"status.conditions", len(r.GetStatus().GetConditions()) >= 2})
 }
 
-// CgroupDriver returns the runtime's cgroup driver, which determines the form of cgroup names.
+// CgroupDriver returns the runtime's cgroup driver, which determines the form of cgroup names. For a runtime that does not report it, the error
+// wraps [errors.ErrUnsupported].
 func (c *Client) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 	o := callInfo{name: "RuntimeConfig"}
 	r, err := invoke(ctx, c, o, c.runtime.RuntimeConfig, &v1.RuntimeConfigRequest{})
 	if err != nil {
 		return 0, err
 	}
-	return cripb.DecodeCgroupDriver(r), o.requireFields(requiredField{"linux", r.GetLinux() != nil})
+	if err := o.requireFields(requiredField{"linux", r.GetLinux() != nil}); err != nil {
+		return 0, fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
+	return cripb.DecodeCgroupDriver(r), nil
 }
 
 // SetPodCIDRs sends the pod CIDRs of the node to the runtime. A runtime with its own CNI configuration, such as containerd,

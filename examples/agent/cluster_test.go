@@ -69,7 +69,7 @@ func (c *cluster) restart() {
 	if c.agent != nil {
 		c.agent.Kill()
 	}
-	c.agent = c.start(map[string]any{"kubeconfig": c.kubeconfig, "registerNode": false, "nodeIPs": []string{c.lab.Subnet().Addr().Next().String()}})
+	c.agent = c.start(map[string]any{"kubeconfig": c.kubeconfig, "tokensOnly": true, "nodeIPs": []string{c.lab.Subnet().Addr().Next().String()}})
 }
 
 func (c *cluster) awaitReady() {

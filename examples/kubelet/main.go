@@ -6,19 +6,24 @@
 //
 //	kubelet --bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf --config=/var/lib/kubelet/config.yaml
 //
+// A unit with Type=notify is ready when the container runtime has answered. WatchdogSec restarts a program whose pods are not listed any more.
+//
 // FLAGS.md of package kubeletflags and FIELDS.md of package kubeletconfig list the supported flags and fields. Other values are errors.
 package main
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
 	"github.com/seed81659283/nodeagent/agent/kubeletflags"
+	"github.com/seed81659283/nodeagent/internal/sdnotify"
 )
 
 func main() {
@@ -47,9 +52,18 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	config.Node.AdoptPods = true
+	notifier, err := sdnotify.New(os.Getenv, os.Getpid())
+	if err != nil {
+		return err
+	}
 	a, err := agent.New(ctx, config, agent.Options{OwnProcess: true})
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	wg.Go(func() { notifier.Run(ctx, a.Healthy, slog.New(slog.NewTextHandler(os.Stderr, nil))) })
 	return a.Run(ctx)
 }

@@ -27,7 +27,7 @@ import (
 type Options struct {
 	// UserAgent is the User-Agent header of requests, unless the config has one. Empty: "nodeagent".
 	UserAgent string
-	// QPS and Burst are the rate limit of all requests except watches. Zero means 50 per second, and 100 at once.
+	// QPS and Burst are the rate limit of all requests except watches. Zero means those of the config, or 50 per second and 100 at once.
 	QPS   float32
 	Burst int
 	// Timeout limits a request, including its wait for the rate limit. Zero means 10 s.
@@ -73,7 +73,7 @@ func New(config *rest.Config, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("kubeapi: options QPS %v, Burst %d, Timeout %s: must not be negative", opts.QPS, opts.Burst, opts.Timeout)
 	}
 	opts.UserAgent = orElse(opts.UserAgent, "nodeagent")
-	opts.QPS, opts.Burst, opts.Timeout = orElse(opts.QPS, DefaultQPS), orElse(opts.Burst, DefaultBurst), orElse(opts.Timeout, DefaultTimeout)
+	opts.QPS, opts.Burst, opts.Timeout = orElse(opts.QPS, orElse(max(config.QPS, 0), DefaultQPS)), orElse(opts.Burst, orElse(max(config.Burst, 0), DefaultBurst)), orElse(opts.Timeout, DefaultTimeout)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -96,11 +96,14 @@ func (c *Client) HeartbeatClient() (*Client, error) {
 }
 
 // WithBudget returns a client that shares the connections of c, but has its own rate limit: qps requests per second, in
-// bursts of at most burst requests.
+// bursts of at most burst requests. A negative qps means no limit.
 func (c *Client) WithBudget(qps float32, burst int) (*Client, error) {
 	shared := *c
 	shared.config = rest.CopyConfig(c.config)
 	shared.config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	if qps < 0 {
+		shared.config.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
+	}
 	shared.rest = map[schema.GroupVersion]*rest.RESTClient{}
 	for gv := range c.rest {
 		if err := shared.addGroup(gv); err != nil {

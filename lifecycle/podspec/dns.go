@@ -5,9 +5,12 @@ package podspec
 
 import (
 	"fmt"
+	"io"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -18,6 +21,32 @@ import (
 )
 
 const maxResolvConf = 10 << 20 // bytes
+
+// ReadResolvConf reads the resolv.conf(5) file at path. It returns an error if the file is no regular file or larger than 10 MiB. A missing file
+// is an error that wraps [fs.ErrNotExist].
+func ReadResolvConf(path string) (*cri.DNSConfig, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a FIFO would wait for its writer
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read %s: is no regular file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxResolvConf+1))
+	if err != nil {
+		return nil, err
+	}
+	dns, err := ParseResolvConf(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return dns, nil
+}
 
 // ParseResolvConf parses the content of a resolv.conf(5) file: all name servers, the last list of search domains, and the
 // last value of each option. The search domain "." and trailing dots are removed. Comments and unknown keywords are skipped.
@@ -81,7 +110,10 @@ func (o *resolverOptions) setOption(option string) {
 // podDNS returns the resolv.conf of a pod. It returns nil if the resolv.conf of the node is unknown, so that the runtime
 // chooses one.
 func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
-	dns := baseDNS(pod, opts)
+	dns, err := baseDNS(pod, opts)
+	if err != nil {
+		return nil, err
+	}
 	if extra := pod.Spec.DNSConfig; extra != nil {
 		if dns == nil {
 			return nil, field.Forbidden(field.NewPath("spec", "dnsConfig"),
@@ -98,10 +130,10 @@ func podDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 }
 
 // baseDNS returns the resolv.conf for the DNS policy of the pod, without its dnsConfig. nil leaves it to the runtime.
-func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
+func baseDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSNone {
-		return &cri.DNSConfig{}
+		return &cri.DNSConfig{}, nil
 	}
 	if policy == corev1.DNSClusterFirstWithHostNet || policy == corev1.DNSClusterFirst && !pod.Spec.HostNetwork {
 		if len(opts.ClusterDNS) > 0 {
@@ -110,34 +142,45 @@ func baseDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
 		opts.recordWarning(pod, "MissingClusterDNS", fmt.Sprintf("no cluster DNS is configured, policy %s falls back to %s", policy, corev1.DNSDefault))
 	}
 	if opts.NoResolvConf {
-		return &cri.DNSConfig{Servers: loopbackServers(opts.NodeIPs()), Searches: []string{"."}}
+		return &cri.DNSConfig{Servers: loopbackServers(opts.NodeIPs()), Searches: []string{"."}}, nil
 	}
-	if opts.ResolvConf == nil {
-		return nil
+	return opts.hostDNS()
+}
+
+// hostDNS returns a copy of the resolv.conf of the host, or nil if the runtime chooses it.
+func (o Options) hostDNS() (*cri.DNSConfig, error) {
+	if o.ResolvConf == nil {
+		return nil, nil //nolint:nilnil // documented
 	}
-	return &cri.DNSConfig{
-		Servers:  slices.Clone(opts.ResolvConf.Servers),
-		Searches: slices.Clone(opts.ResolvConf.Searches),
-		Options:  slices.Clone(opts.ResolvConf.Options),
+	host, err := o.ResolvConf()
+	if err != nil || host == nil {
+		return nil, err
 	}
+	return &cri.DNSConfig{Servers: slices.Clone(host.Servers), Searches: slices.Clone(host.Searches), Options: slices.Clone(host.Options)}, nil
 }
 
 // clusterDNS returns a resolv.conf with the DNS servers and search domains of the cluster, followed by the search domains of
 // the node.
-func clusterDNS(pod *corev1.Pod, opts Options) *cri.DNSConfig {
+func clusterDNS(pod *corev1.Pod, opts Options) (*cri.DNSConfig, error) {
 	dns := &cri.DNSConfig{Options: []string{"ndots:5"}}
 	for _, ip := range opts.ClusterDNS {
 		dns.Servers = append(dns.Servers, ip.String())
 	}
 	var host []string
-	if opts.ResolvConf != nil && !opts.NoResolvConf {
-		host = slices.Clone(opts.ResolvConf.Searches)
+	if !opts.NoResolvConf {
+		file, err := opts.hostDNS()
+		if err != nil {
+			return nil, err
+		}
+		if file != nil {
+			host = file.Searches
+		}
 	}
 	dns.Searches = host
 	if d := opts.ClusterDomain; d != "" {
 		dns.Searches = removeDuplicates(append([]string{pod.Namespace + ".svc." + d, "svc." + d, d}, host...))
 	}
-	return dns
+	return dns, nil
 }
 
 // loopbackServers returns a loopback address for each node IP, in its IP family. If there are no node IPs, it returns

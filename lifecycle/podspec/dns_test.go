@@ -4,6 +4,8 @@
 package podspec_test
 
 import (
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,15 +40,48 @@ func TestParseResolvConf(t *testing.T) {
 	assert.EqualError(t, err, "parse resolv.conf: 10485761 bytes, the limit is 10485760")
 }
 
+// fixedDNS returns a function for Options.ResolvConf that returns c.
+func fixedDNS(c *cri.DNSConfig) func() (*cri.DNSConfig, error) {
+	return func() (*cri.DNSConfig, error) { return c, nil }
+}
+
+// The file of the host changes while the node runs: each pod gets its content at that time, or its error.
+func TestResolvConfIsReadForEachPod(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	read := func() (*cri.DNSConfig, error) { return podspec.ReadResolvConf(path) }
+	options := podspec.Options{ResolvConf: read, ClusterDNS: addrs("10.0.0.10")}
+	for _, server := range []string{"192.0.2.1", "192.0.2.2"} {
+		require.NoError(t, os.WriteFile(path, []byte("nameserver "+server+"\nsearch corp"+server[8:]+"\n"), 0o600))
+		assert.Equal(t, []string{server}, sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), options).DNS.Servers)
+		assert.Equal(t, []string{"corp" + server[8:]}, sandbox(t, podtest.Pod(t, ""), options).DNS.Searches)
+	}
+	wantError := func(text string) {
+		t.Helper()
+		for _, policy := range []string{"dnsPolicy: Default", ""} {
+			_, err := podspec.Sandbox(podtest.Pod(t, policy), 0, options)
+			require.ErrorContains(t, err, text)
+			require.ErrorContains(t, err, path)
+		}
+		_, err := podspec.Sandbox(podtest.Pod(t, "{dnsPolicy: None, dnsConfig: {nameservers: [10.0.0.1]}}"), 0, options)
+		require.NoError(t, err, "a pod with dnsPolicy None does not need the file")
+	}
+	require.NoError(t, os.WriteFile(path, []byte("nameserver\n"), 0o600))
+	wantError("nameserver without an address")
+	require.NoError(t, os.Remove(path))
+	wantError("no such file or directory")
+	require.NoError(t, os.Mkdir(path, 0o700))
+	wantError("is no regular file")
+}
+
 func TestDNS(t *testing.T) {
 	host := &cri.DNSConfig{Servers: []string{"8.8.8.8"}, Searches: []string{"corp", "svc.cluster.local"}, Options: []string{"ndots:1", "debug"}}
-	cluster := podspec.Options{ResolvConf: host, ClusterDNS: addrs("10.0.0.10"), ClusterDomain: "cluster.local"}
+	cluster := podspec.Options{ResolvConf: fixedDNS(host), ClusterDNS: addrs("10.0.0.10"), ClusterDomain: "cluster.local"}
 	clusterDNS := &cri.DNSConfig{
 		Servers:  []string{"10.0.0.10"},
 		Searches: []string{"default.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp"},
 		Options:  []string{"ndots:5"},
 	}
-	loopback := podspec.Options{NoResolvConf: true, HostIPs: hostIPs("fd00::1", "10.0.0.1"), ResolvConf: host}
+	loopback := podspec.Options{NoResolvConf: true, HostIPs: hostIPs("fd00::1", "10.0.0.1"), ResolvConf: fixedDNS(host)}
 	for name, c := range map[string]struct {
 		spec    string
 		options podspec.Options
@@ -56,9 +91,9 @@ func TestDNS(t *testing.T) {
 		"ClusterFirst on the host network":            {"hostNetwork: true", cluster, host},
 		"ClusterFirstWithHostNet on the host network": {"{hostNetwork: true, dnsPolicy: ClusterFirstWithHostNet}", cluster, clusterDNS},
 		"Default":                      {"dnsPolicy: Default", cluster, host},
-		"no cluster DNS":               {"", podspec.Options{ResolvConf: host}, host},
+		"no cluster DNS":               {"", podspec.Options{ResolvConf: fixedDNS(host)}, host},
 		"no options":                   {"", podspec.Options{}, nil},
-		"no cluster domain":            {"", podspec.Options{ResolvConf: host, ClusterDNS: addrs("10.0.0.10")}, &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: host.Searches, Options: []string{"ndots:5"}}},
+		"no cluster domain":            {"", podspec.Options{ResolvConf: fixedDNS(host), ClusterDNS: addrs("10.0.0.10")}, &cri.DNSConfig{Servers: []string{"10.0.0.10"}, Searches: host.Searches, Options: []string{"ndots:5"}}},
 		"loopback without resolv.conf": {"", loopback, &cri.DNSConfig{Servers: []string{"::1", "127.0.0.1"}, Searches: []string{"."}}},
 		"loopback without resolv.conf and node addresses": {"", podspec.Options{NoResolvConf: true}, &cri.DNSConfig{Servers: []string{"127.0.0.1"}, Searches: []string{"."}}},
 		"None": {"{dnsPolicy: None, dnsConfig: {nameservers: [1.1.1.1]}}", cluster, &cri.DNSConfig{Servers: []string{"1.1.1.1"}}},
@@ -85,7 +120,7 @@ func TestDNSLimits(t *testing.T) {
 		host.Searches = append(host.Searches, strings.Repeat("y", 60)+strconv.Itoa(10+i))
 	}
 	var reasons []string
-	dns := sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host, Warn: func(p *corev1.Pod, reason, _ string) {
+	dns := sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: fixedDNS(host), Warn: func(p *corev1.Pod, reason, _ string) {
 		assert.Equal(t, "web", p.Name)
 		reasons = append(reasons, reason)
 	}}).DNS
@@ -98,7 +133,7 @@ func TestDNSLimits(t *testing.T) {
 	for i := range 20 {
 		host.Searches = append(host.Searches, strings.Repeat("z", 120)+strconv.Itoa(10+i)) // 122
 	}
-	dns = sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: host}).DNS
+	dns = sandbox(t, podtest.Pod(t, "dnsPolicy: Default"), podspec.Options{ResolvConf: fixedDNS(host)}).DNS
 	assert.Len(t, dns.Searches, 16, "16*122+15 = 1967, one more would be 2090")
 	assert.Len(t, host.Searches, 20)
 }

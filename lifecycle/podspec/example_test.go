@@ -59,7 +59,8 @@ func ExampleParseResolvConf() {
 		fmt.Println(err)
 		return
 	}
-	options := podspec.Options{ResolvConf: dns}
-	fmt.Println(options.ResolvConf.Servers, options.ResolvConf.Searches, options.ResolvConf.Options)
-	// Output: [192.0.2.53] [example.com] [ndots:2]
+	options := podspec.Options{ResolvConf: func() (*cri.DNSConfig, error) { return dns, nil }}
+	host, err := options.ResolvConf()
+	fmt.Println(host.Servers, host.Searches, host.Options, err)
+	// Output: [192.0.2.53] [example.com] [ndots:2] <nil>
 }

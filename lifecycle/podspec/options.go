@@ -34,10 +34,12 @@ type Options struct {
 	SeccompRoot    string // directory of the seccomp profiles of type Localhost; empty: defaultSeccompRoot
 	SeccompDefault bool   // containers without a seccomp profile get the default profile of the runtime; false: they get none
 
-	ClusterDNS    []netip.Addr   // DNS servers for pods with policy ClusterFirst; empty: such pods use the DNS servers of the host
-	ClusterDomain string         // such as "cluster.local"; empty: pods have no search domains of the cluster
-	ResolvConf    *cri.DNSConfig // resolv.conf of the host, from ParseResolvConf; nil: the runtime chooses it
-	NoResolvConf  bool           // pods use a name server on their loopback address, as with an empty resolvConf in the kubelet's config
+	ClusterDNS    []netip.Addr // DNS servers for pods with policy ClusterFirst; empty: such pods use the DNS servers of the host
+	ClusterDomain string       // such as "cluster.local"; empty: pods have no search domains of the cluster
+	// ResolvConf returns the resolv.conf of the host, for example with ReadResolvConf. Sandbox calls it for each pod that uses the file, because
+	// the file changes while the node runs. An error is that of the pod. A nil function or result: the runtime chooses the file.
+	ResolvConf   func() (*cri.DNSConfig, error)
+	NoResolvConf bool // pods use a name server on their loopback address, as with an empty resolvConf in the kubelet's config
 
 	// CgroupParent returns the cgroup of a pod in the format of the runtime's cgroup driver. Nil: the runtime chooses it.
 	CgroupParent func(pod *corev1.Pod) string

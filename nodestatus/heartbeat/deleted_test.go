@@ -56,6 +56,36 @@ func TestDeletedNodeIsNotRecreatedWithoutReregister(t *testing.T) {
 	})
 }
 
+// With NoRegister, another client creates the Node. The Reporter then reports its status, and leaves its labels as they are.
+func TestNodeIsNotCreatedWithNoRegister(t *testing.T) {
+	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
+		a := newAgent(t, server, func(o *heartbeat.ReporterOptions) { o.NoRegister = true })
+		l, err := heartbeat.NewLease(server.Config(), heartbeat.LeaseOptions{Reporter: a.Reporter, Logger: a.logs.logger()})
+		require.NoError(t, err)
+		defer run(t, a.Run, l.Run)()
+		time.Sleep(time.Hour)
+		for _, verb := range []string{"create", "patch", "update"} {
+			assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: verb}), verb)
+		}
+		assert.Equal(t, "n", a.Node().Name)
+		assert.Error(t, a.Report(t.Context()))
+		assert.Empty(t, get(a, &a.told))
+
+		for range 2 {
+			require.NoError(t, server.Put(node("n")))
+			require.NoError(t, a.WaitRegistered(t.Context()))
+			time.Sleep(time.Minute)
+			assert.True(t, isReady(a.storedNode(t)))
+			assert.NotContains(t, a.storedNode(t).Labels, corev1.LabelHostname, "a label that only the registration sets")
+			_, leased := apiservertest.Get[*coordinationv1.Lease](server, corev1.NamespaceNodeLease, "n")
+			require.True(t, leased)
+			require.NoError(t, server.Remove(node("n")))
+			time.Sleep(time.Hour)
+		}
+		assert.Zero(t, server.CountRequests(apiservertest.Match{Verb: "create", Resource: "nodes"}))
+	})
+}
+
 func TestDeletedNodeIsRecreatedWithReregister(t *testing.T) {
 	runWithServer(t, func(t *testing.T, server *apiservertest.Server) {
 		a := newAgent(t, server, func(o *heartbeat.ReporterOptions) { o.Reregister = true })

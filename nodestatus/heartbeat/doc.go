@@ -39,7 +39,8 @@
 //
 // Run does not return errors of the API server; it retries. A registration is retried after 100 ms to 7 s. A status report or lease
 // renewal has at most five attempts of 10 s each, and is then repeated at its next period. Errors are logged and passed to Hooks.Error.
-// After the Node was deleted, reports and renewals stop until another client creates it; see ReporterOptions.Reregister.
+// After the Node was deleted, reports and renewals stop until another client creates it; see ReporterOptions.Reregister. With
+// ReporterOptions.NoRegister they also start then.
 //
 // # Differs from the kubelet
 //

@@ -38,7 +38,7 @@ type LeaseOptions struct {
 	// Duration is the validity of the lease: whole seconds, at least 4 s. It is renewed after a quarter of Duration. Zero means
 	// [DefaultLeaseDuration].
 	Duration time.Duration
-	// Reporter of the same node supplies the UID of the Node, and pauses renewals while the Node is deleted. Nil: the UID is read
+	// Reporter of the same node supplies the UID of the Node, and pauses renewals while there is no Node. Nil: the UID is read
 	// from the API server, and renewals are not paused.
 	Reporter *Reporter
 	// Event records an event about the node. Nil means the Event function of Reporter, if there is one.
@@ -144,16 +144,16 @@ func (l *Lease) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-l.wake:
 		}
-		if !l.isNodeDeleted() {
+		if !l.isNodeAbsent() {
 			l.renewOnce(ctx)
 		}
 		timer.Reset(backoff.Jitter(l.opts.Duration/4, 1, 1+periodJitter, l.opts.Rand()))
 	}
 }
 
-// isNodeDeleted reports whether the Reporter has observed that the Node was deleted. The lease is then not renewed.
-func (l *Lease) isNodeDeleted() bool {
-	return l.opts.Reporter != nil && l.opts.Reporter.nodeDeleted.Load()
+// isNodeAbsent reports whether the Node was deleted, or not yet created by another client, as far as the Reporter knows. The lease is then not renewed.
+func (l *Lease) isNodeAbsent() bool {
+	return l.opts.Reporter != nil && l.opts.Reporter.nodeAbsent.Load()
 }
 
 // renewOnce renews the lease once. It creates the lease if needed, and gives up after a limited number of attempts.
@@ -173,7 +173,7 @@ func (l *Lease) renewOnce(ctx context.Context) {
 		if step.foreignLease != nil {
 			l.duplicates.reportDuplicate(time.Now(), "its lease is renewed by "+holderName(step.foreignLease))
 		}
-		if step.verb == leaseDone || l.isNodeDeleted() || sleep.For(ctx, step.delay) != nil {
+		if step.verb == leaseDone || l.isNodeAbsent() || sleep.For(ctx, step.delay) != nil {
 			break
 		}
 		if step.reconnect {

@@ -24,7 +24,7 @@ type phase int
 const (
 	registering phase = iota // not yet created or adopted
 	registered
-	deleted // removed from the API server
+	absent // removed from the API server, or not yet created by another client
 )
 
 const (
@@ -62,8 +62,13 @@ type loop struct {
 }
 
 func newLoop(reporter *Reporter) loop {
+	first := registering
+	if reporter.opts.NoRegister {
+		first = absent
+	}
 	return loop{
-		r: reporter, outcomes: make(chan outcome, 1),
+		phase: first,
+		r:     reporter, outcomes: make(chan outcome, 1),
 		schedule: schedule{updatePeriod: reporter.opts.UpdateFrequency, reportPeriod: reporter.opts.ReportFrequency, random: reporter.opts.Rand},
 	}
 }
@@ -122,7 +127,7 @@ func (s requestInput) chooseRequest() request {
 			return requestRegister
 		}
 		return requestNone
-	case s.phase == deleted:
+	case s.phase == absent:
 		// A lagging watch still lists the deleted Node, and a Node restored from a backup has its old UID.
 		if s.synced && s.present && (s.recreated || s.canConfirm) {
 			return requestConfirm
@@ -144,7 +149,7 @@ func (l *loop) nextRequest(now time.Time) func(context.Context) outcome {
 	}
 	l.reportWaiters = append(l.reportWaiters, r.takeReportWaiters()...)
 	l.observeWatch()
-	if l.phase == deleted && r.opts.Reregister && !now.Before(l.schedule.nextRegister) {
+	if l.phase == absent && r.opts.Reregister && !now.Before(l.schedule.nextRegister) {
 		l.enterPhase(registering, now)
 	}
 	update := l.updateKind(now)
@@ -222,7 +227,7 @@ func (l *loop) nextWake() time.Time {
 	if l.busy {
 		return time.Now().Add(l.schedule.updatePeriod) // Run wakes earlier when the request completes
 	}
-	wake := l.schedule.nextWake(l.phase == registering || l.phase == deleted && l.r.opts.Reregister)
+	wake := l.schedule.nextWake(l.phase == registering || l.phase == absent && l.r.opts.Reregister)
 	if l.r.opts.PodCIDRs != nil && !slices.Equal(l.cidrs, l.appliedCIDRs) {
 		wake = sleep.Earlier(wake, l.nextCIDRTry)
 	}
@@ -313,7 +318,7 @@ func (l *loop) enterPhase(p phase, now time.Time) {
 		l.deletions = 0
 	}
 	l.phase, l.phaseStart = p, now
-	l.r.nodeDeleted.Store(p == deleted)
+	l.r.nodeAbsent.Store(p == absent)
 }
 
 // duePodCIDRs returns the pod CIDRs of the Node, and whether to pass them to Options.PodCIDRs now.

@@ -59,6 +59,10 @@ type ReporterOptions struct {
 	// stop until another client creates the Node, or the agent restarts.
 	Reregister bool
 
+	// NoRegister leaves the creation of the Node to another client: Run waits until the Node exists, does not change its labels, and then reports
+	// its status. It excludes Reregister. False: Run creates the Node.
+	NoRegister bool
+
 	// ResetExtendedResources makes the registration set the extended resources of an existing Node to zero, for an agent that
 	// does not remember its device plugins.
 	ResetExtendedResources bool
@@ -99,7 +103,7 @@ type Reporter struct {
 	wallClock  func() time.Time // time stamps of the status; time.Now except in tests
 
 	node         atomic.Pointer[corev1.Node]
-	nodeDeleted  atomic.Bool   // the Node was deleted from the API server
+	nodeAbsent   atomic.Bool   // phase absent: the lease is not renewed
 	wake         chan struct{} // holds a token while Run has work
 	nodeChanged  listener.List // listeners of Notify
 	nodeAppeared listener.List // called when the Node exists at the API server
@@ -124,6 +128,9 @@ func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 	if opts.UpdateFrequency < 0 || opts.ReportFrequency < 0 {
 		return nil, fmt.Errorf("heartbeat: NewReporter: ReporterOptions: UpdateFrequency %s, ReportFrequency %s: must not be negative",
 			opts.UpdateFrequency, opts.ReportFrequency)
+	}
+	if opts.NoRegister && opts.Reregister {
+		return nil, errors.New("heartbeat: NewReporter: ReporterOptions: NoRegister and Reregister are both true: only a registered Node is registered again")
 	}
 	if opts.ReportFrequency == 0 {
 		opts.ReportFrequency = DefaultReportFrequency
@@ -160,6 +167,7 @@ func NewReporter(config *rest.Config, opts ReporterOptions) (*Reporter, error) {
 		Changed: func(...string) { signal(r.wake) },
 	})
 	r.loop = newLoop(r)
+	r.nodeAbsent.Store(r.loop.phase == absent)
 	node, _ := nodestatus.Initial(r.sources.currentFacts(r.wallClock()))
 	r.node.Store(node)
 	r.guard.Require("heartbeat.Reporter", opts.Logger, nil)
@@ -217,7 +225,7 @@ func (r *Reporter) Notify(fn func()) {
 	r.nodeChanged.Add(func(...string) { fn() })
 }
 
-// Run registers the Node and reports its status until ctx ends, then returns nil. It retries after errors of the API server. A
+// Run registers the Node, unless ReporterOptions.NoRegister is set, and reports its status until ctx ends, then returns nil. It retries after errors of the API server. A
 // second call returns an error at once. Run does not delete the Node object.
 func (r *Reporter) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {

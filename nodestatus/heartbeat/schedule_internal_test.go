@@ -90,10 +90,10 @@ func TestChooseRequest(t *testing.T) {
 		"no watch yet":                       {func(s *requestInput) { s.present, s.synced = false, false }, requestNone},
 		"not registered":                     {func(s *requestInput) { s.phase = registering }, requestRegister},
 		"not registered, in a back-off":      {func(s *requestInput) { s.phase, s.canRegister = registering, false }, requestNone},
-		"deleted":                            {func(s *requestInput) { s.phase, s.present, s.changed = deleted, false, true }, requestNone},
-		"deleted, watch is behind":           {func(s *requestInput) { s.phase, s.canConfirm = deleted, false }, requestNone},
-		"deleted and recreated":              {func(s *requestInput) { s.phase, s.recreated, s.canConfirm = deleted, true, false }, requestConfirm},
-		"deleted and restored from a backup": {func(s *requestInput) { s.phase = deleted }, requestConfirm},
+		"deleted":                            {func(s *requestInput) { s.phase, s.present, s.changed = absent, false, true }, requestNone},
+		"deleted, watch is behind":           {func(s *requestInput) { s.phase, s.canConfirm = absent, false }, requestNone},
+		"deleted and recreated":              {func(s *requestInput) { s.phase, s.recreated, s.canConfirm = absent, true, false }, requestConfirm},
+		"deleted and restored from a backup": {func(s *requestInput) { s.phase = absent }, requestConfirm},
 	} {
 		assert.Equal(t, test.want, at(test.change), name)
 	}

@@ -221,16 +221,16 @@ func (l *loop) startReporting(now time.Time) {
 
 func (l *loop) finishConfirm(out outcome, now time.Time) {
 	l.nextConfirm = now.Add(confirmGap)
-	if out.err == nil && l.phase == deleted {
-		l.r.opts.Logger.Info("node object was created again", "node", l.r.name, "uid", out.node.UID)
+	if out.err == nil && l.phase == absent {
+		l.r.opts.Logger.Info("node object was created by another client", "node", l.r.name, "uid", out.node.UID)
 		l.serverNode = out.node
 		l.startReporting(now)
 	}
 }
 
-// handleDeleted handles a response that the Node does not exist: it sets the phase to deleted, or the time of the next check.
+// handleDeleted handles a response that the Node does not exist: it sets the phase to absent, or the time of the next check.
 func (l *loop) handleDeleted(now time.Time) {
-	if l.phase == deleted {
+	if l.phase == absent {
 		l.confirmCount++
 		l.nextConfirm = now.Add(confirmBackoff.After(l.confirmCount))
 		return
@@ -239,7 +239,7 @@ func (l *loop) handleDeleted(now time.Time) {
 	if l.serverNode != nil {
 		l.deletedUID = l.serverNode.UID
 	}
-	l.enterPhase(deleted, now)
+	l.enterPhase(absent, now)
 	l.hasReported, l.schedule.lastReport = false, time.Time{}
 	l.deletions++
 	consequence := "status reports and lease renewals stop until it is created again or the agent restarts"
