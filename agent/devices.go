@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -28,13 +29,17 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
 		return err
 	}
+	checkpoint := a.filePath("device-plugins/" + plugin.CheckpointName)
 	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
 		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
-		Previous: func() (device.Previous, error) {
-			return plugin.ReadCheckpoint(a.filePath("device-plugins/" + plugin.CheckpointName))
-		},
-		Hooks: a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
+		Previous: func() (device.Previous, error) { return plugin.ReadCheckpoint(checkpoint) },
+		Hooks:    a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
 	}, Unhealthy: poddevice.Reaction(a.config.Node.UnhealthyDevices), Evict: a.pods.Evict}
+	if a.config.Node.AdoptPods { // for the kubelet that takes the node back
+		opts.Allocator.Export = func(c []device.Claim, healthy map[string][]string) error {
+			return plugin.WriteCheckpoint(checkpoint, c, healthy)
+		}
+	}
 	devices, err := poddevice.New(opts)
 	if err != nil {
 		return err
@@ -64,10 +69,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 
 // hasResource reports whether the Node has a resource.
 func (a *Agent) hasResource(name string) bool {
-	node := a.Node()
-	if node == nil {
-		return false
-	}
+	node := cmp.Or(a.Node(), &corev1.Node{})
 	_, ok := node.Status.Capacity[corev1.ResourceName(name)]
 	return ok
 }

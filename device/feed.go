@@ -149,6 +149,9 @@ func (f *feed) Close() {
 // notify calls the hooks after a change of a resource: of its capacity, and of the health of some devices. The caller holds a.mu, which notify
 // unlocks.
 func (a *Allocator) notify(name string, capacity bool, health map[string]bool) {
+	if capacity || len(health) > 0 {
+		a.requestExport(time.Now())
+	}
 	uids := a.state.holders(name, health)
 	if a.state.resources[name].waiting.IsZero() {
 		uids = append(uids, slices.Sorted(maps.Keys(a.waiting[name]))...)

@@ -221,13 +221,25 @@ func (a *Allocator) restore(rec *record) error {
 	return nil
 }
 
-// save writes the record. Concurrent calls write one after the other, each with the newest state.
+// save writes the record, and exports the claims. Concurrent calls write one after the other, each with the newest state.
 func (a *Allocator) save() error {
+	a.saving.Lock()
+	defer a.saving.Unlock()
+	if err := a.saveRecord(); err != nil {
+		a.mu.Lock()
+		a.requestExport(time.Now())
+		a.mu.Unlock()
+		return err
+	}
+	a.exportClaims()
+	return nil
+}
+
+// saveRecord writes the record. The caller holds a.saving.
+func (a *Allocator) saveRecord() error {
 	if a.opts.Record == "" {
 		return nil
 	}
-	a.saving.Lock()
-	defer a.saving.Unlock()
 	a.mu.Lock()
 	rec := a.snapshot()
 	a.unsaved = false

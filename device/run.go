@@ -19,7 +19,7 @@ import (
 const readTimeout = 10 * time.Second
 
 // Run reads Options.Running if the record was lost, and then forgets the devices of resources whose plugin does not come back within [StopGrace].
-// It returns nil when ctx ends. Run must be called only once.
+// It also calls Options.Export at the start, after changes of device lists, and after errors. It returns nil when ctx ends. Run must be called only once.
 func (a *Allocator) Run(ctx context.Context) error {
 	if err := a.running.Begin(); err != nil {
 		return fmt.Errorf("device.Allocator: %w", err)
@@ -28,8 +28,12 @@ func (a *Allocator) Run(ctx context.Context) error {
 	if !a.readRunning(ctx) {
 		return nil
 	}
+	a.mu.Lock()
+	a.requestExport(time.Now())
+	a.mu.Unlock()
 	for {
 		now := time.Now()
+		export := a.exportDue(now)
 		a.mu.Lock()
 		changed, next := a.state.forget(now)
 		uids := a.endWaits(now)
@@ -38,6 +42,7 @@ func (a *Allocator) Run(ctx context.Context) error {
 		}
 		a.mu.Unlock()
 		a.reportForgotten(changed, uids)
+		next = sleep.Earlier(next, export)
 		if next.IsZero() {
 			next = now.Add(time.Hour)
 		}
