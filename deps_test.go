@@ -118,7 +118,7 @@ internal/tokenbucket   max   0:
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
 device                 max   0: cri internal/atomicfile internal/backoff internal/plainfile internal/runonce internal/sleep
 device/devicetest      max   0: cri device internal/suite testing
-device/plugin          max 115: cri device internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
+device/plugin          max 115: cri device internal/atomicfile internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
 device/podresources    max 115: device internal/backoff internal/privatesocket internal/runonce internal/sleep internal/tokenbucket GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
 device/poddevice       max  75: cri device internal/sleep lifecycle/admission lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener API
 eviction               max   0: internal/runonce internal/required internal/sleep

@@ -97,9 +97,7 @@ func newSocketNode(t *testing.T, c *conformance.Choices, dir string) *socketNode
 	n.opts = device.Options{
 		Record:   filepath.Join(dir, "record"),
 		Previous: func() (device.Previous, error) { return plugin.ReadCheckpoint(n.kubelet.CheckpointFile()) },
-		Export: func(claims []device.Claim, healthy map[string][]string) error {
-			return plugin.WriteCheckpoint(n.exported(), claims, healthy)
-		},
+		Export:   plugin.ExportTo(n.exported()),
 		Topology: device.Topology{Policy: device.Policy(c.Int(4)), PodScope: c.OneIn(2), Machine: 1<<(1+c.Int(4)) - 1},
 		Kubelet:  device.Kubelet{NoWait: true, RunWithout: true, IgnoreConflicts: true, AssumeHealthy: true},
 	}
@@ -114,7 +112,9 @@ func (n *socketNode) kubeletDir() string { return filepath.Join(n.dir, "kubelet"
 func (n *socketNode) oursDir() string    { return filepath.Join(n.dir, "ours") }
 
 // exported returns the path of our checkpoint for a kubelet.
-func (n *socketNode) exported() string { return filepath.Join(n.dir, "exported", plugin.CheckpointName) }
+func (n *socketNode) exported() string {
+	return filepath.Join(n.dir, "exported", plugin.CheckpointName)
+}
 
 func (n *socketNode) scope() string {
 	if n.opts.Topology.PodScope {

@@ -21,7 +21,7 @@ import (
 
 // WriteCheckpoint replaces the file kubelet_internal_checkpoint at path, from which a kubelet that takes the node over reads who holds devices. healthy
 // has the IDs of the healthy devices of each registered resource, of which the kubelet reads the names of the resources only. The directory of path is
-// created. It is a device.Options.Export. Concurrent calls need a lock.
+// created. Concurrent calls need a lock. [ExportTo] calls WriteCheckpoint after each change.
 //
 // A claim without Response is written with an empty one, so that the kubelet gives its devices to no other pod. If the healthy IDs take too many bytes,
 // they are omitted. An error names the claim that does not fit, or an ID that is not valid UTF-8; the file then has its old content. Source:
@@ -38,6 +38,13 @@ func WriteCheckpoint(path string, claims []device.Claim, healthy map[string][]st
 		return err
 	}
 	return atomicfile.WriteFile(path, content, 0o600)
+}
+
+// ExportTo returns a device.Options.Export that calls [WriteCheckpoint] for the file at path.
+func ExportTo(path string) func(claims []device.Claim, healthy map[string][]string) error {
+	return func(claims []device.Claim, healthy map[string][]string) error {
+		return WriteCheckpoint(path, claims, healthy)
+	}
 }
 
 // encodeCheckpoint returns the content of a checkpoint.

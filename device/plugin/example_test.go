@@ -66,8 +66,8 @@ func ExampleReadCheckpoint() {
 	// uid-c c vendor.example/empty 1 true
 }
 
-// The allocations of an agent, for the kubelet that takes the node back. device.Options.Export calls WriteCheckpoint.
-func ExampleWriteCheckpoint() {
+// The allocations of an agent, for the kubelet that takes the node back.
+func ExampleExportTo() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		fmt.Println(err)
@@ -75,9 +75,7 @@ func ExampleWriteCheckpoint() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, plugin.CheckpointName)
-	allocator, err := device.New(device.Options{Export: func(claims []device.Claim, healthy map[string][]string) error {
-		return plugin.WriteCheckpoint(path, claims, healthy)
-	}})
+	allocator, err := device.New(device.Options{Export: plugin.ExportTo(path)})
 	if err != nil {
 		fmt.Println(err)
 		return
