@@ -112,6 +112,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Sockets for local programs.
 internal/privatesocket max   0:
+internal/takeover      max  80: internal/lifecycle/poddir
 internal/tokenbucket   max   0:
 
 # Engines: no third-party package, and never each other.

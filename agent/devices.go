@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/device/podresources"
+	"github.com/seed81659283/nodeagent/internal/takeover"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
@@ -36,9 +37,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 		Hooks:    a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
 	}, Unhealthy: poddevice.Reaction(a.config.Node.UnhealthyDevices), Evict: a.pods.Evict}
 	if a.config.Node.AdoptPods { // for the kubelet that takes the node back
-		opts.Allocator.Export = func(c []device.Claim, healthy map[string][]string) error {
-			return plugin.WriteCheckpoint(checkpoint, c, healthy)
-		}
+		opts.Allocator.Export = plugin.ExportTo(checkpoint)
 	}
 	devices, err := poddevice.New(opts)
 	if err != nil {
@@ -52,9 +51,8 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if a.plugins, err = plugin.New(plugins); err != nil {
 		return err
 	}
-	resources := podresources.Options{
-		Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log,
-	}
+	resources := podresources.Options{Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log}
+	resources.Hooks.SocketOpened = takeover.Marker(a.log)
 	resources.Hooks.RequestReceived, resources.Hooks.RequestFailed = a.metrics.PodResources()
 	server, err := podresources.New(resources)
 	if err != nil {
@@ -69,8 +67,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 
 // hasResource reports whether the Node has a resource.
 func (a *Agent) hasResource(name string) bool {
-	node := cmp.Or(a.Node(), &corev1.Node{})
-	_, ok := node.Status.Capacity[corev1.ResourceName(name)]
+	_, ok := cmp.Or(a.Node(), &corev1.Node{}).Status.Capacity[corev1.ResourceName(name)]
 	return ok
 }
 

@@ -191,12 +191,15 @@ func TestClusterChangeOverOfStaticPods(t *testing.T) {
 	time.Sleep(10 * time.Second)
 	before := n.record()
 	t.Logf("before:\n%s", strings.Join(before, "\n"))
-	for round, program := range []string{n.ours, n.kubelet, n.ours} {
+	previous := n.kubelet
+	for round, program := range []string{n.ours, n.kubelet, n.ours, n.ours} {
 		p.Kill()
 		p = n.startProgram(program, nil)
 		time.Sleep(30 * time.Second)
 		require.Equal(t, before, n.record(), "round %d:\n%s", round, p.Output())
 		require.Empty(t, errorsAboutPods(p))
+		require.Equal(t, program == n.ours && previous == n.kubelet, strings.Contains(p.Output(), "a kubelet has run on the node since this agent"), p.Output())
+		previous = program
 	}
 	for name := range changeOverPods {
 		n.manifests.Remove(name)
