@@ -33,7 +33,7 @@ func TestDeviceCheckpoint(t *testing.T) {
 	for i := range max(1, flags.Inputs()/100) {
 		c := conformance.NewChoices(conformance.RandomBytes(flags.Seed(), uint64(i)))
 		claims, healthy := randomClaims(c)
-		require.NoError(t, plugin.WriteCheckpoint(path, claims, healthy))
+		require.NoError(t, plugin.ExportTo(path)(claims, healthy))
 		ours, err := os.ReadFile(path)
 		require.NoError(t, err)
 

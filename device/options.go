@@ -21,9 +21,8 @@ type Options struct {
 	// Running returns the containers that exist in the runtime. [Allocator.Run] calls it if Record is missing or damaged, until it succeeds,
 	// and pods wait meanwhile. Nil: no container exists then.
 	Running func(ctx context.Context) ([]RunningContainer, error)
-	// Export stores the claims of all pods for another agent, such as in the checkpoint of a kubelet. healthy has the IDs of the healthy devices of each
-	// registered resource. Export is called after each change, one call at a time, and before Reserve returns. An error is reported, and Run repeats
-	// the call after a pause. Nil: nothing is exported.
+	// Export stores the claims of all pods, and the healthy IDs of each registered resource, for another agent such as a kubelet. It is called after each
+	// change, before Reserve returns, one call at a time. An error is reported, and Run repeats the call. Nil: nothing is exported.
 	Export func(claims []Claim, healthy map[string][]string) error
 	// IsForeign reports whether the Node has a resource with another manager, for example an operator who patched the Node. A pod runs
 	// without devices of a foreign resource, as long as no plugin has ever registered the resource. It must not block. Nil: no resource is foreign.

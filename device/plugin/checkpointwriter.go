@@ -19,31 +19,26 @@ import (
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 )
 
-// WriteCheckpoint replaces the file kubelet_internal_checkpoint at path, from which a kubelet that takes the node over reads who holds devices. healthy
-// has the IDs of the healthy devices of each registered resource, of which the kubelet reads the names of the resources only. The directory of path is
-// created. Concurrent calls need a lock. [ExportTo] calls WriteCheckpoint after each change.
+// ExportTo returns a device.Options.Export that replaces the file kubelet_internal_checkpoint at path, from which a kubelet that takes the node over
+// reads who holds devices. The function creates the directory of path, and must not be called concurrently. Of the healthy IDs by resource, the kubelet
+// reads the names of the resources only.
 //
 // A claim without Response is written with an empty one, so that the kubelet gives its devices to no other pod. If the healthy IDs take too many bytes,
 // they are omitted. An error names the claim that does not fit, or an ID that is not valid UTF-8; the file then has its old content. Source:
 // pkg/kubelet/cm/devicemanager/checkpoint/checkpoint.go, toCheckpointData in pkg/kubelet/cm/devicemanager/pod_devices.go.
-func WriteCheckpoint(path string, claims []device.Claim, healthy map[string][]string) error {
-	content, err := encodeCheckpoint(claims, healthy)
-	if err != nil {
-		return fmt.Errorf("write checkpoint %s: %w", path, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return fmt.Errorf("write checkpoint %s: %w", path, err)
-	}
-	if err := atomicfile.Clean(path); err != nil {
-		return err
-	}
-	return atomicfile.WriteFile(path, content, 0o600)
-}
-
-// ExportTo returns a device.Options.Export that calls [WriteCheckpoint] for the file at path.
 func ExportTo(path string) func(claims []device.Claim, healthy map[string][]string) error {
 	return func(claims []device.Claim, healthy map[string][]string) error {
-		return WriteCheckpoint(path, claims, healthy)
+		content, err := encodeCheckpoint(claims, healthy)
+		if err != nil {
+			return fmt.Errorf("write checkpoint %s: %w", path, err)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			return fmt.Errorf("write checkpoint %s: %w", path, err)
+		}
+		if err := atomicfile.Clean(path); err != nil {
+			return err
+		}
+		return atomicfile.WriteFile(path, content, 0o600)
 	}
 }
 

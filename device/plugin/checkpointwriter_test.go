@@ -16,13 +16,13 @@ import (
 	"github.com/seed81659283/nodeagent/device/plugin"
 )
 
-func TestWriteCheckpointIsReadBack(t *testing.T) {
+func TestExportIsReadBack(t *testing.T) {
 	previous, err := plugin.ReadCheckpoint(filepath.Join("testdata", plugin.CheckpointName))
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "device-plugins", plugin.CheckpointName)
 	healthy := map[string][]string{"vendor.example/gpu": {}, "vendor.example/nic": {"nic0", "nic1"}, "vendor.example/none": nil}
 	for range 2 { // the second call replaces the file
-		require.NoError(t, plugin.WriteCheckpoint(path, previous.Claims, healthy))
+		require.NoError(t, plugin.ExportTo(path)(previous.Claims, healthy))
 	}
 	again, err := plugin.ReadCheckpoint(path)
 	require.NoError(t, err)
@@ -35,15 +35,15 @@ func TestWriteCheckpointIsReadBack(t *testing.T) {
 	assert.Contains(t, string(content), `"RegisteredDevices":{"vendor.example/gpu":[],"vendor.example/nic":["nic0","nic1"],"vendor.example/none":[]}`)
 }
 
-func TestWriteCheckpointWithoutClaims(t *testing.T) {
+func TestExportWithoutClaims(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c")
-	require.NoError(t, plugin.WriteCheckpoint(path, nil, nil))
+	require.NoError(t, plugin.ExportTo(path)(nil, nil))
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, `{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":3467439661}`, string(content))
 }
 
-func TestWriteCheckpointRefusesWhatCannotBeRead(t *testing.T) {
+func TestExportRefusesWhatCannotBeRead(t *testing.T) {
 	claim := func(ids ...string) []device.Claim {
 		c := device.Claim{PodUID: "u", Container: "c", Resource: "vendor.example/gpu"}
 		for _, id := range ids {
@@ -69,8 +69,8 @@ func TestWriteCheckpointRefusesWhatCannotBeRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "c")
-			require.NoError(t, plugin.WriteCheckpoint(path, claim("old"), nil))
-			err := plugin.WriteCheckpoint(path, test.claims, nil)
+			require.NoError(t, plugin.ExportTo(path)(claim("old"), nil))
+			err := plugin.ExportTo(path)(test.claims, nil)
 			require.ErrorContains(t, err, test.want)
 			require.ErrorContains(t, err, path)
 			previous, err := plugin.ReadCheckpoint(path)
@@ -81,13 +81,13 @@ func TestWriteCheckpointRefusesWhatCannotBeRead(t *testing.T) {
 }
 
 // The kubelet reads only the names of the resources, so that the IDs may be omitted.
-func TestWriteCheckpointOmitsTooManyHealthyIDs(t *testing.T) {
+func TestExportOmitsTooManyHealthyIDs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c")
 	ids := make([]string, 1<<15)
 	for i := range ids {
 		ids[i] = strings.Repeat("x", 1<<10)
 	}
-	require.NoError(t, plugin.WriteCheckpoint(path, nil, map[string][]string{"vendor.example/a": ids, "vendor.example/b": {"\xff"}}))
+	require.NoError(t, plugin.ExportTo(path)(nil, map[string][]string{"vendor.example/a": ids, "vendor.example/b": {"\xff"}}))
 	previous, err := plugin.ReadCheckpoint(path)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"vendor.example/a", "vendor.example/b"}, previous.Resources)
