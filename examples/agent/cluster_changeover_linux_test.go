@@ -33,7 +33,12 @@ type sharedNode struct {
 
 func newSharedNode(t *testing.T) *sharedNode {
 	needCluster(t)
-	n := &sharedNode{node: newNode(t), kubelet: filepath.Join(controlplane.RequirePrograms(t, "kubelet"), "kubelet"), ours: filepath.Join(t.TempDir(), "kubelet")}
+	return shareNode(t, newNode(t))
+}
+
+// shareNode returns a node for both programs.
+func shareNode(t *testing.T, node *node) *sharedNode {
+	n := &sharedNode{node: node, kubelet: filepath.Join(controlplane.RequirePrograms(t, "kubelet"), "kubelet"), ours: filepath.Join(t.TempDir(), "kubelet")}
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", n.ours, "../kubelet").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	// The root directory is a shared mount, as on hosts with systemd. On others the kubelet mounts it on itself, with all mounts below.
