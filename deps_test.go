@@ -112,13 +112,14 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Sockets for local programs.
 internal/privatesocket max   0:
+internal/takeover      max  80: internal/lifecycle/poddir
 internal/tokenbucket   max   0:
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
 device                 max   0: cri internal/atomicfile internal/backoff internal/plainfile internal/runonce internal/sleep
 device/devicetest      max   0: cri device internal/suite testing
-device/plugin          max 115: cri device internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
+device/plugin          max 115: cri device internal/atomicfile internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
 device/podresources    max 115: device internal/backoff internal/privatesocket internal/runonce internal/sleep internal/tokenbucket GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
 device/poddevice       max  75: cri device internal/sleep lifecycle/admission lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener API
 eviction               max   0: internal/runonce internal/required internal/sleep
@@ -144,7 +145,7 @@ probe/grpcprobe        max 115: probe internal/probeconn GRPC
 probe/podprobe         max  75: cri internal/containers internal/expand probe probe/httpprobe API internal/required
 
 # Pods.
-lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API lifecycle/podevents images/credential cgroups internal/lifecycle/podset
+lifecycle              max  75: cri images internal/backoff internal/fielderr internal/sleep internal/lifecycle/executor internal/lifecycle/callout internal/lifecycle/kubeletstate internal/lifecycle/lacking internal/lifecycle/mailbox internal/lifecycle/ownership internal/lifecycle/resizequeue internal/lifecycle/runtimestate internal/lifecycle/startslots internal/lifecycle/turns lifecycle/plan lifecycle/podapi internal/lifecycle/poddir internal/lifecycle/podenv lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview probe probe/podprobe qos internal/lifecycle/resize internal/runonce internal/required API lifecycle/podevents images/credential cgroups internal/lifecycle/podset
 internal/lifecycle/executor     max  75: cgroups cri internal/containers internal/podip internal/rmtree internal/lifecycle/hook internal/lifecycle/startslots lifecycle/plan internal/lifecycle/poddir lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize API internal/sleep lifecycle/podevents
 lifecycle/plan         max  75: cri internal/containers internal/sleep internal/lifecycle/hook lifecycle/podspec lifecycle/podstatus internal/lifecycle/podview internal/lifecycle/resize probe probe/podprobe API
 lifecycle/podstatus    max  75: cgroups cri internal/containers internal/podip lifecycle/podspec internal/lifecycle/podview internal/lifecycle/resize probe/podprobe qos API
@@ -156,6 +157,7 @@ internal/lifecycle/poddir       max  75: cri cri/logs internal/atomicfile intern
 internal/lifecycle/startslots max   0: internal/sleep
 internal/lifecycle/turns max 0:
 internal/lifecycle/resizequeue max 65: qos API
+internal/lifecycle/kubeletstate max 75: internal/atomicfile internal/backoff internal/containers internal/lifecycle/resize internal/plainfile internal/sleep API
 internal/lifecycle/callout max 0:
 internal/lifecycle/ownership max 0: cri
 internal/lifecycle/lacking max 65: API

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/device/podresources"
+	"github.com/seed81659283/nodeagent/internal/takeover"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
@@ -28,13 +30,15 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
 		return err
 	}
+	checkpoint := a.filePath("device-plugins/" + plugin.CheckpointName)
 	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
 		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
-		Previous: func() (device.Previous, error) {
-			return plugin.ReadCheckpoint(a.filePath("device-plugins/" + plugin.CheckpointName))
-		},
-		Hooks: a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
+		Previous: func() (device.Previous, error) { return plugin.ReadCheckpoint(checkpoint) },
+		Hooks:    a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
 	}, Unhealthy: poddevice.Reaction(a.config.Node.UnhealthyDevices), Evict: a.pods.Evict}
+	if a.config.Node.AdoptPods { // for the kubelet that takes the node back
+		opts.Allocator.Export = plugin.ExportTo(checkpoint)
+	}
 	devices, err := poddevice.New(opts)
 	if err != nil {
 		return err
@@ -47,9 +51,8 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if a.plugins, err = plugin.New(plugins); err != nil {
 		return err
 	}
-	resources := podresources.Options{
-		Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log,
-	}
+	resources := podresources.Options{Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log}
+	resources.Hooks.SocketOpened = takeover.Marker(a.log)
 	resources.Hooks.RequestReceived, resources.Hooks.RequestFailed = a.metrics.PodResources()
 	server, err := podresources.New(resources)
 	if err != nil {
@@ -64,7 +67,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 
 // hasResource reports whether the capacity of the Node object contains the named resource. Without a cluster it returns false.
 func (a *Agent) hasResource(name string) bool {
-	_, ok := a.node.Node().Status.Capacity[corev1.ResourceName(name)]
+	_, ok := cmp.Or(a.Node(), &corev1.Node{}).Status.Capacity[corev1.ResourceName(name)]
 	return ok
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/takeover"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
@@ -44,8 +45,8 @@ func (a *Agent) createFeed() *source.Feed {
 		f.Sources = append(f.Sources, source.Manifests(source.File, source.NewDir(k.StaticPodPath, o).Run, a.log))
 	}
 	if k.StaticPodURL != "" {
-		o := source.HTTPOptions{NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens}
-		f.Sources = append(f.Sources, source.Manifests(source.URL, source.NewHTTP(k.StaticPodURL, o).Run, a.log))
+		url := source.NewHTTP(k.StaticPodURL, source.HTTPOptions{NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens})
+		f.Sources = append(f.Sources, source.Manifests(source.URL, url.Run, a.log))
 	}
 	if a.cluster != nil {
 		f.Sources = append(f.Sources, source.New(apiserver.API, a.cluster.RunPods))
@@ -94,6 +95,9 @@ func (a *Agent) addManifestServer(context.Context, *lifecycle.Options) error {
 func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error {
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
+	if n.AdoptPods {
+		takeover.RemoveStale(a.filePath(""), a.log)
+	}
 	*opts = lifecycle.Options{
 		AdoptUnlabeled: n.AdoptPods, Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,
 		Spec: podspec.Options{
@@ -147,8 +151,7 @@ func (a *Agent) createProbes() lifecycle.Probes {
 		return a.options.Probes
 	}
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
-	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.recordEvent))
-	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: hooks, Rand: a.options.Rand})
+	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.recordEvent)), Rand: a.options.Rand})
 	a.parts.Add("probes", func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
 	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
 		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})
@@ -183,6 +186,5 @@ func (a *Agent) recordAnnotatedEvent(pod cri.PodIdentity, event podevents.Event,
 }
 
 func (a *Agent) recordPodEvent(pod *corev1.Pod, kind, reason, message string) {
-	identity := cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}
-	a.recordEvent(identity, podevents.Event{Type: kind, Reason: reason, Message: message})
+	a.recordEvent(cri.PodIdentity{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID)}, podevents.Event{Type: kind, Reason: reason, Message: message})
 }

@@ -97,6 +97,7 @@ func newSocketNode(t *testing.T, c *conformance.Choices, dir string) *socketNode
 	n.opts = device.Options{
 		Record:   filepath.Join(dir, "record"),
 		Previous: func() (device.Previous, error) { return plugin.ReadCheckpoint(n.kubelet.CheckpointFile()) },
+		Export:   plugin.ExportTo(n.exported()),
 		Topology: device.Topology{Policy: device.Policy(c.Int(4)), PodScope: c.OneIn(2), Machine: 1<<(1+c.Int(4)) - 1},
 		Kubelet:  device.Kubelet{NoWait: true, RunWithout: true, IgnoreConflicts: true, AssumeHealthy: true},
 	}
@@ -109,6 +110,11 @@ func newSocketNode(t *testing.T, c *conformance.Choices, dir string) *socketNode
 
 func (n *socketNode) kubeletDir() string { return filepath.Join(n.dir, "kubelet") }
 func (n *socketNode) oursDir() string    { return filepath.Join(n.dir, "ours") }
+
+// exported returns the path of our checkpoint for a kubelet.
+func (n *socketNode) exported() string {
+	return filepath.Join(n.dir, "exported", plugin.CheckpointName)
+}
 
 func (n *socketNode) scope() string {
 	if n.opts.Topology.PodScope {
@@ -319,13 +325,16 @@ func (n *socketNode) registerInvalid(name string) {
 	}
 }
 
-// restart restarts both agents; the plugins stop, and have to register again. Ours may continue from the kubelet's checkpoint.
+// restart restarts both agents; the plugins stop, and have to register again. Each may continue from the checkpoint of the other.
 func (n *socketNode) restart() {
-	takeover := n.c.OneIn(2)
-	n.note("restart; from the kubelet's checkpoint: %v", takeover)
+	takeover, giveBack := n.c.OneIn(2), n.c.OneIn(2)
+	n.note("restart; ours from the kubelet's checkpoint: %v; the kubelet from ours: %v", takeover, giveBack)
 	n.stop()
 	if takeover {
 		require.NoError(n.t, os.RemoveAll(n.opts.Record))
+	}
+	if content, err := os.ReadFile(n.exported()); giveBack && err == nil {
+		require.NoError(n.t, os.WriteFile(n.kubelet.CheckpointFile(), content, 0o600))
 	}
 	require.NoError(n.t, n.kubelet.Restart(n.opts.Topology.Policy.String(), n.scope()))
 	n.open()

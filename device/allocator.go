@@ -21,17 +21,18 @@ type Allocator struct {
 	opts    Options
 	started time.Time
 	running runonce.Guard
-	wake    chan struct{} // wakes Run after a plugin has disconnected
+	wake    chan struct{} // wakes Run after a plugin has disconnected, or when an export is due
 
-	saving sync.Mutex // serializes writes of the record; locked before mu
+	saving sync.Mutex // serializes writes of the record and exports; locked before mu
 
-	mu      sync.Mutex // guards the fields below
-	state   state
-	lost    bool                       // the record was missing or damaged at the start
-	unread  bool                       // Options.Running is not read yet
-	early   map[string]bool            // UIDs of pods for which Reserve failed because of unread
-	unsaved bool                       // a release is not in the record
-	waiting map[string]map[string]bool // UIDs of pods that wait for the plugin of a resource
+	mu       sync.Mutex // guards the fields below
+	state    state
+	lost     bool                       // the record was missing or damaged at the start
+	unread   bool                       // Options.Running is not read yet
+	early    map[string]bool            // UIDs of pods for which Reserve failed because of unread
+	unsaved  bool                       // a release is not in the record
+	waiting  map[string]map[string]bool // UIDs of pods that wait for the plugin of a resource
+	exported exportState
 
 	allocations map[string]map[string]map[string][]Device // result of Allocations; nil: a reservation or release has changed it
 }

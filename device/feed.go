@@ -149,6 +149,9 @@ func (f *feed) Close() {
 // callHooks calls the hooks after a change of resource name. capacity is true if its capacity has changed. health has the IDs of devices whose health
 // has changed. The caller holds a.mu, which callHooks unlocks.
 func (a *Allocator) callHooks(name string, capacity bool, health map[string]bool) {
+	if capacity || len(health) > 0 {
+		a.requestExport(time.Now())
+	}
 	uids := a.state.holders(name, health)
 	if a.state.resources[name].waiting.IsZero() {
 		uids = append(uids, slices.Sorted(maps.Keys(a.waiting[name]))...)

@@ -22,6 +22,9 @@ type Options struct {
 	// Running returns the containers that exist in the runtime. If Record is missing or damaged, [Allocator.Run] calls it until it succeeds, and
 	// Reserve fails until then. Nil: no containers exist.
 	Running func(ctx context.Context) ([]RunningContainer, error)
+	// Export stores the claims of all pods, and the healthy IDs of each registered resource, for another agent such as a kubelet. It is called after each
+	// change, before Reserve returns, one call at a time. An error is reported, and Run repeats the call. Nil: nothing is exported.
+	Export func(claims []Claim, healthy map[string][]string) error
 	// IsForeign reports whether a resource of the Node has another manager, for example an operator who patched the Node. A pod runs without devices
 	// of a foreign resource, as long as no plugin has ever registered the resource. IsForeign must not block. Nil: no resource is foreign.
 	IsForeign func(resource string) bool

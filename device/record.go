@@ -221,14 +221,26 @@ func (a *Allocator) restoreRecord(rec *record) error {
 	return nil
 }
 
-// saveRecord writes the record. Concurrent calls write one after the other, each with the newest state. It does not wait for the disk: the record
-// survives a kill of the agent, and a power failure ends the containers whose devices it lists.
+// saveRecord writes the record, and exports the claims. Concurrent calls write one after the other, each with the newest state.
 func (a *Allocator) saveRecord() error {
+	a.saving.Lock()
+	defer a.saving.Unlock()
+	if err := a.writeRecord(); err != nil {
+		a.mu.Lock()
+		a.requestExport(time.Now())
+		a.mu.Unlock()
+		return err
+	}
+	a.exportClaims()
+	return nil
+}
+
+// writeRecord writes the record. It does not wait for the disk: the record survives a kill of the agent, and a power failure ends the containers
+// whose devices it lists. The caller holds a.saving.
+func (a *Allocator) writeRecord() error {
 	if a.opts.Record == "" {
 		return nil
 	}
-	a.saving.Lock()
-	defer a.saving.Unlock()
 	a.mu.Lock()
 	rec := a.snapshot()
 	a.unsaved = false

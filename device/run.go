@@ -19,7 +19,8 @@ import (
 const readTimeout = 10 * time.Second
 
 // Run restores the devices of running containers from Options.Running if the record was lost. Then it removes the devices of each resource whose
-// plugin stays disconnected for more than [StopGrace]. It returns nil when ctx ends. Call Run only once.
+// plugin stays disconnected for more than [StopGrace]. It also calls Options.Export at the start, after changes of lists of devices, and after errors.
+// It returns nil when ctx ends. Call Run only once.
 func (a *Allocator) Run(ctx context.Context) error {
 	if err := a.running.Begin(); err != nil {
 		return fmt.Errorf("device.Allocator: %w", err)
@@ -28,8 +29,12 @@ func (a *Allocator) Run(ctx context.Context) error {
 	if !a.readRunning(ctx) {
 		return nil
 	}
+	a.mu.Lock()
+	a.requestExport(time.Now())
+	a.mu.Unlock()
 	for {
 		now := time.Now()
+		export := a.exportDue(now)
 		a.mu.Lock()
 		changed, next := a.state.forgetDevices(now)
 		uids := a.endWaits(now)
@@ -38,6 +43,7 @@ func (a *Allocator) Run(ctx context.Context) error {
 		}
 		a.mu.Unlock()
 		a.reportForgotten(changed, uids)
+		next = sleep.Earlier(next, export)
 		if next.IsZero() {
 			next = now.Add(time.Hour)
 		}

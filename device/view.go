@@ -60,6 +60,11 @@ func (a *Allocator) Allocatable() map[string][]Device {
 func (a *Allocator) Claims() (list []Claim) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.listClaims()
+}
+
+// listClaims returns the result of Claims. The caller holds a.mu.
+func (a *Allocator) listClaims() (list []Claim) {
 	for _, uid := range slices.Sorted(maps.Keys(a.state.pods)) {
 		h := a.state.pods[uid]
 		if h.complete {

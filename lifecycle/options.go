@@ -20,8 +20,8 @@ type Options struct {
 	// Owner is the value of [LabelOwner], unique among the agents that share a runtime. Empty: a random ID that is kept in
 	// Dirs.Pods. See "Sources and orphaned pods" in the package documentation.
 	Owner string
-	// AdoptUnlabeled is true if sandboxes and containers without [LabelOwner] are also those of this agent: a kubelet, whose place
-	// the agent takes, has created them. No kubelet may run on the node.
+	// AdoptUnlabeled is true if this agent takes the place of a kubelet, which does not run: sandboxes and containers without [LabelOwner] are also its own.
+	// The kubelet's files with the resources allocated to pods, in the parent directory of Dirs.Pods, are read and written.
 	AdoptUnlabeled bool
 	// Sources names all sources of pods. The Reconciler tears down orphaned pods only after each of these sources has passed a
 	// complete [PodSet]. Empty: a complete PodSet of one source is enough.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/kubeletstate"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/ownership"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podset"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/runtimestate"
@@ -54,6 +55,7 @@ type Reconciler struct {
 	slots         *startslots.Slots
 	admissions    *turns.Queue[*corev1.Pod] // pods that wait for Options.Admit
 	workersSignal chan struct{}             // wakes Run to start or stop workers
+	kubeletState  *kubeletstate.Store       // set by Run; nil: no kubelet shares the node in turns
 	deferred      *deferredResizes          // resizes that wait for resources of other pods
 	owner         ownership.Owner           // this agent; set before the first worker starts
 	podCheck      func(*corev1.Pod) error   // returns why a pod cannot be run; nil: it can
@@ -217,6 +219,8 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 	wg.Go(func() { r.slots.Run(ctx) })
 	wg.Go(func() { r.runtimeState.Run(ctx) })
 	wg.Go(func() { r.retryDeferred(ctx) })
+	r.kubeletState = r.openKubeletState()
+	wg.Go(func() { r.kubeletState.Run(ctx) })
 	if !r.awaitFirstList(ctx) {
 		return nil
 	}
@@ -227,6 +231,9 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 		for _, w := range workers {
 			wg.Go(func() {
 				w.syncUntilRemoved(ctx)
+				if ctx.Err() == nil {
+					r.kubeletState.Remove(w.id.UID)
+				}
 				r.removeWorker(w)
 			})
 		}

@@ -71,7 +71,7 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 		w.reporter.Warn("pod record", "error", err)
 	}
 	w.deletePodOfOtherSource()
-	known := w.record.Get()
+	known := w.completeAllocation(w.record.Get())
 	w.shared.setAllocation(known.Allocated)
 	w.exec.Resizer.Restore(known)
 	w.restoreAdmission()
@@ -132,6 +132,7 @@ func (w *worker) syncPod(ctx context.Context) (next time.Duration, removed bool)
 		}
 	}
 	w.decideResize(pod, observed, deleted)
+	w.storeKubeletState(pod, deleted)
 	s, err := w.planInput(work, pod, observed, deleted)
 	if err != nil {
 		return w.recordFailure(ctx, err, time.Time{}), false

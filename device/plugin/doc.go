@@ -18,7 +18,7 @@
 // Therefore Register returns without an error after 2 s if the socket has not accepted a connection by then. The host continues to
 // connect for up to 10 s after the registration, and logs the result.
 //
-// [ReadCheckpoint] reads the allocations of a kubelet, for a node that changes over with its pods running.
+// [ReadCheckpoint] reads the allocations of a kubelet, and [ExportTo] writes them for one, for a node that changes over with its pods running.
 //
 // # Hostile plugins
 //

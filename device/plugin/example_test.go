@@ -65,3 +65,27 @@ func ExampleReadCheckpoint() {
 	// uid-b main vendor.example/nic 2 true
 	// uid-c c vendor.example/empty 1 true
 }
+
+// The allocations of an agent, for the kubelet that takes the node back.
+func ExampleExportTo() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, plugin.CheckpointName)
+	allocator, err := device.New(device.Options{Export: plugin.ExportTo(path)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := allocator.Connect("vendor.example/gpu", "", devicetest.NewPlugin(devicetest.Options{})); err != nil {
+		fmt.Println(err)
+		return
+	}
+	content, err := os.ReadFile(path)
+	fmt.Println(string(content), err)
+	// Output:
+	// {"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"vendor.example/gpu":[]}},"Checksum":2038283796} <nil>
+}

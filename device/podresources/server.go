@@ -81,6 +81,8 @@ type Options struct {
 // version is "v1" or "v1alpha1"; method is "List", "Get" or "GetAllocatableResources". The kubelet counts List of v1alpha1
 // only in kubelet_pod_resources_endpoint_requests_total.
 type Hooks struct {
+	// SocketOpened is called with the path of the socket, after the server has created it.
+	SocketOpened func(path string)
 	// RequestReceived is called for each request that passed the rate limit.
 	RequestReceived func(version, method string)
 	// RequestFailed is called for each such request that returns an error, such as Get of an unknown pod.
@@ -194,6 +196,9 @@ func (s *Server) serveSocket(ctx context.Context, g *grpc.Server) error {
 		return fmt.Errorf("listen on socket %s: %w", s.opts.Socket, err)
 	}
 	s.opts.Logger.Info("serving the podresources API", "socket", s.opts.Socket)
+	if hook := s.opts.Hooks.SocketOpened; hook != nil {
+		hook(s.opts.Socket)
+	}
 	if err := g.Serve(newLimitedListener(l, &s.conns, s.opts.Logger)); err != nil {
 		return fmt.Errorf("serve socket %s: %w", s.opts.Socket, err)
 	}

@@ -163,6 +163,7 @@ func TestAllMethodsOverASocket(t *testing.T) {
 	n := &node{}
 	var mu sync.Mutex
 	var calls []string
+	opened := make(chan string, 1)
 	record := func(event string) func(version, method string) {
 		return func(version, method string) {
 			mu.Lock()
@@ -172,7 +173,9 @@ func TestAllMethodsOverASocket(t *testing.T) {
 	}
 	conn, _ := serve(t, podresources.Options{
 		Pods: n, Devices: n, CPUs: cpus{}, Rate: -1,
-		Hooks: podresources.Hooks{RequestReceived: record("received"), RequestFailed: record("failed")},
+		Hooks: podresources.Hooks{
+			SocketOpened: func(path string) { opened <- path }, RequestReceived: record("received"), RequestFailed: record("failed"),
+		},
 	})
 	client := podresourcesv1.NewPodResourcesListerClient(conn)
 	n.addPod(pod("p", 1))
@@ -180,6 +183,8 @@ func TestAllMethodsOverASocket(t *testing.T) {
 	pods, err := list(t.Context(), conn)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"q main"}, pods, "p has no devices yet")
+	_, err = os.Lstat(<-opened)
+	require.NoError(t, err)
 	_, err = client.Get(t.Context(), &podresourcesv1.GetPodResourcesRequest{PodName: "p", PodNamespace: "default"})
 	assert.Equal(t, codes.Unknown, status.Code(err))
 	assert.Equal(t, "pod p in namespace default not found", status.Convert(err).Message())

@@ -33,7 +33,12 @@ type sharedNode struct {
 
 func newSharedNode(t *testing.T) *sharedNode {
 	needCluster(t)
-	n := &sharedNode{node: newNode(t), kubelet: filepath.Join(controlplane.RequirePrograms(t, "kubelet"), "kubelet"), ours: filepath.Join(t.TempDir(), "kubelet")}
+	return shareNode(t, newNode(t))
+}
+
+// shareNode returns a node for both programs.
+func shareNode(t *testing.T, node *node) *sharedNode {
+	n := &sharedNode{node: node, kubelet: filepath.Join(controlplane.RequirePrograms(t, "kubelet"), "kubelet"), ours: filepath.Join(t.TempDir(), "kubelet")}
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", n.ours, "../kubelet").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	// The root directory is a shared mount, as on hosts with systemd. On others the kubelet mounts it on itself, with all mounts below.
@@ -191,12 +196,15 @@ func TestClusterChangeOverOfStaticPods(t *testing.T) {
 	time.Sleep(10 * time.Second)
 	before := n.record()
 	t.Logf("before:\n%s", strings.Join(before, "\n"))
-	for round, program := range []string{n.ours, n.kubelet, n.ours} {
+	previous := n.kubelet
+	for round, program := range []string{n.ours, n.kubelet, n.ours, n.ours} {
 		p.Kill()
 		p = n.startProgram(program, nil)
 		time.Sleep(30 * time.Second)
 		require.Equal(t, before, n.record(), "round %d:\n%s", round, p.Output())
 		require.Empty(t, errorsAboutPods(p))
+		require.Equal(t, program == n.ours && previous == n.kubelet, strings.Contains(p.Output(), "a kubelet has run on the node since this agent"), p.Output())
+		previous = program
 	}
 	for name := range changeOverPods {
 		n.manifests.Remove(name)

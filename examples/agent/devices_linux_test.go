@@ -28,7 +28,12 @@ type gadgetNode struct {
 }
 
 func newGadgetNode(t *testing.T, devices ...string) *gadgetNode {
-	n := &gadgetNode{node: newNode(t), data: filepath.Join(t.TempDir(), "gadgets")}
+	return addGadgets(t, newNode(t), devices...)
+}
+
+// addGadgets adds devices to a node.
+func addGadgets(t *testing.T, node *node, devices ...string) *gadgetNode {
+	n := &gadgetNode{node: node, data: filepath.Join(t.TempDir(), "gadgets")}
 	n.binary = filepath.Join(t.TempDir(), "deviceplugin")
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", n.binary, "../../hack/deviceplugin").CombinedOutput()
 	require.NoError(t, err, "%s", out)

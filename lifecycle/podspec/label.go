@@ -19,7 +19,7 @@ import (
 const (
 	AnnotationHash                     = "io.kubernetes.container.hash"
 	AnnotationRestartCount             = "io.kubernetes.container.restartCount"
-	annotationTerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
+	AnnotationTerminationMessagePath   = "io.kubernetes.container.terminationMessagePath"
 	AnnotationTerminationMessagePolicy = "io.kubernetes.container.terminationMessagePolicy"
 	AnnotationPorts                    = "io.kubernetes.container.ports"          // JSON
 	AnnotationPreStopHandler           = "io.kubernetes.container.preStopHandler" // JSON
@@ -169,7 +169,7 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, launch L
 	}
 	a[AnnotationHash] = Hash(container)
 	a[AnnotationRestartCount] = strconv.FormatUint(uint64(launch.Attempt), 10)
-	a[annotationTerminationMessagePath] = container.TerminationMessagePath
+	a[AnnotationTerminationMessagePath] = container.TerminationMessagePath
 	a[AnnotationTerminationMessagePolicy] = string(container.TerminationMessagePolicy)
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
 		a[AnnotationDeletionGracePeriod] = strconv.FormatInt(*g, 10)

@@ -77,6 +77,12 @@ func (z *Resizer) IsDeferred() bool {
 	return z.decision.Reason == corev1.PodReasonDeferred
 }
 
+// Resources returns the pod of the last decision with its allocated resources, and with those that its containers and its cgroup have. actual is nil if
+// these are the allocated ones.
+func (z *Resizer) Resources() (allocated, actual *corev1.Pod) {
+	return z.decision.Pod, z.decision.Actual
+}
+
 // isDeferredUnchanged reports whether the last decision has deferred a resize, and the spec of pod still requests the same
 // resize.
 func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {

@@ -7,7 +7,10 @@ import (
 	"context"
 	"io"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +56,10 @@ func (d Dir) ReadMessage(ctx context.Context, container *cri.Container) string {
 // readMessage appends the end of the container's termination message file to message. It does nothing if the file is missing
 // or not a regular file.
 func (d Dir) readMessage(container *cri.Container, message *tail) {
-	name := d.messagePath(container.Name, container.Attempt)
+	name := d.mountedMessagePath(container)
+	if name == "" {
+		name = d.messagePath(container.Name, container.Attempt)
+	}
 	if name == "" {
 		return
 	}
@@ -71,6 +77,27 @@ func (d Dir) readMessage(container *cri.Container, message *tail) {
 		_, _ = f.Seek(-maxMessage, io.SeekEnd)
 	}
 	_, _ = io.Copy(message, io.LimitReader(f, maxMessage))
+}
+
+// mountedMessagePath returns the path, relative to d, of the file that is mounted at the container's termination message path, or "" if there is none in
+// the directory of the container. A kubelet gives the file of each container instance a random name. Source: getTerminationMessage in
+// pkg/kubelet/kuberuntime/kuberuntime_container.go.
+func (d Dir) mountedMessagePath(container *cri.Container) string {
+	target := container.Annotations[podspec.AnnotationTerminationMessagePath]
+	if d == "" || target == "" || !IsFileName(container.Name) {
+		return ""
+	}
+	dir := filepath.Join("containers", container.Name)
+	for i := range container.Mounts {
+		m := &container.Mounts[i]
+		// The root directory of the other agent may have another name, such as a symbolic link.
+		parent, name := filepath.Split(m.HostPath)
+		if path.Join("/", m.ContainerPath) == path.Join("/", target) && IsFileName(name) &&
+			strings.HasSuffix(filepath.Clean(parent), filepath.Join("/", filepath.Base(string(d)), dir)) {
+			return filepath.Join(dir, name)
+		}
+	}
+	return ""
 }
 
 // tail is a writer that keeps the last max bytes.

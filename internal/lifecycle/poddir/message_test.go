@@ -122,3 +122,37 @@ func TestReadMessageOfEachInstance(t *testing.T) {
 	c.Attempt = 1
 	require.Equal(t, "of attempt 1", d.ReadMessage(t.Context(), c))
 }
+
+// A kubelet mounts a file with a random name at the path in the annotation.
+func TestReadMessageOfKubeletContainer(t *testing.T) {
+	const file = "1f2e3d4c"
+	for name, test := range map[string]struct {
+		target, hostPath string
+		want             string
+	}{
+		"default path":              {"/dev/termination-log", "uid-a/containers/main/" + file, "of the kubelet"},
+		"path that is cleaned":      {"dev//termination-log", "uid-a/containers/main/" + file, "of the kubelet"},
+		"another mount":             {"/var/message", "uid-a/containers/main/" + file, "ours"},
+		"no annotation":             {"", "uid-a/containers/main/" + file, "ours"},
+		"file of another pod":       {"/dev/termination-log", "uid-b/containers/main/" + file, "ours"},
+		"file of another container": {"/dev/termination-log", "uid-a/containers/other/" + file, "ours"},
+		"file below the directory":  {"/dev/termination-log", "uid-a/containers/main/a/" + file, "ours"},
+		"directory":                 {"/dev/termination-log", "uid-a/containers/main/..", "ours"},
+		"missing file":              {"/dev/termination-log", "uid-a/containers/main/none", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			d, c := poddir.DirOf(root, "uid-a"), exited("main")
+			ours, err := d.CreateMessageFile("main", 0)
+			require.NoError(t, err)
+			write(t, ours, "ours")
+			write(t, filepath.Join(filepath.Dir(ours), file), "of the kubelet")
+			c.Annotations = map[string]string{podspec.AnnotationTerminationMessagePath: test.target}
+			c.Mounts = []cri.Mount{
+				{ContainerPath: "/data", HostPath: "/data"},
+				{ContainerPath: "/dev/termination-log", HostPath: root + "/" + test.hostPath},
+			}
+			require.Equal(t, test.want, d.ReadMessage(t.Context(), c))
+		})
+	}
+}

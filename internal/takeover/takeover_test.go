@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package takeover_test
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/takeover"
+)
+
+// node is the root directory of agents and kubelets, with the records of an agent.
+type node struct {
+	t       *testing.T
+	dir     string
+	socket  string
+	records []string
+}
+
+func newNode(t *testing.T) *node {
+	base, err := os.MkdirTemp("", "k") // a short path
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(base)) })
+	n := &node{t: t, dir: base, socket: filepath.Join(base, "pod-resources/kubelet.sock")}
+	require.NoError(t, os.Mkdir(filepath.Dir(n.socket), 0o700))
+	n.writeRecords()
+	return n
+}
+
+func (n *node) writeRecords() {
+	n.records = []string{"devices", "pods.store", "probes"}
+	for _, name := range append(slices.Clone(n.records), "pods/uid-a/etc-hosts", "volumes", "device-plugins/kubelet_internal_checkpoint") {
+		path := filepath.Join(n.dir, name)
+		require.NoError(n.t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(n.t, os.WriteFile(path, []byte("x"), 0o600))
+	}
+}
+
+// listRecords returns the records that exist.
+func (n *node) listRecords() []string {
+	return slices.DeleteFunc(slices.Clone(n.records), func(name string) bool {
+		_, err := os.Lstat(filepath.Join(n.dir, name))
+		return err != nil
+	})
+}
+
+// serve creates the socket anew, as agents and kubelets do at the start.
+func (n *node) serve() {
+	n.stop()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.socket, Net: "unix"})
+	require.NoError(n.t, err)
+	l.SetUnlinkOnClose(false)
+	require.NoError(n.t, l.Close())
+}
+
+// stop removes the socket, as an agent that stops.
+func (n *node) stop() { _ = os.Remove(n.socket) }
+
+func (n *node) startAgent() (removed bool) {
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)))
+	require.NotContains(n.t, log.String(), "ERROR")
+	removed = len(n.listRecords()) == 0
+	if !removed {
+		require.Equal(n.t, n.records, n.listRecords())
+		require.Empty(n.t, log.String())
+	}
+	n.writeRecords()
+	n.serve()
+	require.NoError(n.t, takeover.Mark(n.socket))
+	return removed
+}
+
+func TestRecordsRemovedAfterKubelet(t *testing.T) {
+	n := newNode(t)
+	require.False(t, n.startAgent(), "the first start")
+	require.False(t, n.startAgent(), "after a kill")
+	n.stop()
+	require.False(t, n.startAgent(), "after a stop")
+	n.serve()
+	require.True(t, n.startAgent(), "after a kubelet, and a kill of the agent")
+	require.False(t, n.startAgent(), "after a kill")
+	n.stop()
+	n.serve()
+	n.serve()
+	require.True(t, n.startAgent(), "after two starts of a kubelet, and a stop of the agent")
+	require.NoError(t, takeover.Mark(n.socket), "the same socket again")
+	require.False(t, n.startAgent())
+	entries, err := os.ReadDir(filepath.Dir(n.socket))
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "the socket and its mark")
+}
+
+// An agent that takes a node over for the first time has no mark.
+func TestRecordsRemovedAtFirstTakeover(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	require.True(t, n.startAgent())
+}
+
+func TestDeviceRecordStaysWithoutCheckpoint(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	require.NoError(t, os.Remove(filepath.Join(n.dir, "device-plugins/kubelet_internal_checkpoint")))
+	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler))
+	require.Equal(t, []string{"devices"}, n.listRecords())
+}
+
+func TestOtherFilesStay(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	record := filepath.Join(n.dir, "pods/uid-a/record.json")
+	require.NoError(t, os.WriteFile(record, []byte(`{"version":1,"pod":"ns/web","source":"api","sized":"x"}`), 0o600))
+	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler))
+	require.Empty(t, n.listRecords())
+	for _, name := range []string{"pods/uid-a/etc-hosts", "volumes", "device-plugins/kubelet_internal_checkpoint", "pod-resources/kubelet.sock"} {
+		require.FileExists(t, filepath.Join(n.dir, name))
+	}
+	content, err := os.ReadFile(record)
+	require.NoError(t, err)
+	require.Equal(t, `{"version":1,"pod":"ns/web","source":"api","admissionPending":true}`, string(content))
+}
+
+// Errors are logged, and the remaining records are removed.
+func TestErrorsLogged(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	stuck := filepath.Join(n.dir, "probes")
+	require.NoError(t, os.Remove(stuck))
+	require.NoError(t, os.MkdirAll(filepath.Join(stuck, "a"), 0o700))
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)))
+	require.Contains(t, log.String(), "directory not empty")
+	require.Equal(t, []string{"probes"}, n.listRecords())
+	require.ErrorContains(t, takeover.Mark(filepath.Join(n.dir, "none")), "mark the socket of this agent")
+	takeover.RemoveStale("", nil)
+}
