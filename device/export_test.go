@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,14 +21,37 @@ import (
 
 // exporter records the calls of Options.Export.
 type exporter struct {
+	mu      sync.Mutex // guards the fields below
 	err     error
 	claims  [][]device.Claim
 	healthy []map[string][]string
 }
 
 func (e *exporter) export(claims []device.Claim, healthy map[string][]string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.claims, e.healthy = append(e.claims, claims), append(e.healthy, healthy)
 	return e.err
+}
+
+// count returns the number of calls.
+func (e *exporter) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.claims)
+}
+
+// last returns the arguments of the last call.
+func (e *exporter) last() ([]device.Claim, map[string][]string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.claims[len(e.claims)-1], e.healthy[len(e.healthy)-1]
+}
+
+func (e *exporter) setError(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.err = err
 }
 
 func newExportingAllocator(t *testing.T, opts device.Options) (*device.Allocator, device.Feed) {
@@ -50,13 +75,14 @@ func TestExportCalledBeforeReserveReturns(t *testing.T) {
 		e := &exporter{}
 		a, _ := newExportingAllocator(t, device.Options{Record: filepath.Join(t.TempDir(), "devices"), Export: e.export})
 		require.NoError(t, a.Reserve(t.Context(), onePod))
-		last := len(e.claims) - 1
-		require.Len(t, e.claims[last], 1)
-		assert.Equal(t, []device.Device{{ID: "a", Healthy: true}}, e.claims[last][0].Devices)
-		assert.NotNil(t, e.claims[last][0].Response)
-		assert.Equal(t, map[string][]string{"example.com/gpu": {"a"}}, e.healthy[last])
+		claims, healthy := e.last()
+		require.Len(t, claims, 1)
+		assert.Equal(t, []device.Device{{ID: "a", Healthy: true}}, claims[0].Devices)
+		assert.NotNil(t, claims[0].Response)
+		assert.Equal(t, map[string][]string{"example.com/gpu": {"a"}}, healthy)
 		require.NoError(t, a.Release("u"))
-		assert.Empty(t, e.claims[len(e.claims)-1])
+		claims, _ = e.last()
+		assert.Empty(t, claims)
 	})
 }
 
@@ -66,53 +92,58 @@ func TestExportOfChangedListsIsPaced(t *testing.T) {
 		e := &exporter{}
 		_, feed := newExportingAllocator(t, device.Options{Export: e.export})
 		time.Sleep(2 * time.Second)
-		before := len(e.claims)
+		before := e.count()
 		for i := range 100 {
 			require.NoError(t, feed.Update([]device.Device{{ID: "a", Healthy: i%2 == 0}}))
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(2 * time.Second)
-		assert.InDelta(t, 10, len(e.claims)-before, 2)
-		assert.Equal(t, map[string][]string{"example.com/gpu": {}}, e.healthy[len(e.healthy)-1])
+		assert.InDelta(t, 10, e.count()-before, 2)
+		_, healthy := e.last()
+		assert.Equal(t, map[string][]string{"example.com/gpu": {}}, healthy)
 	})
 }
 
 // An export that fails does not stop an admission, and is repeated with a back-off until it succeeds.
 func TestExportRepeatedAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &exporter{err: errors.New("disk full")}
-		var errs []error
-		a, _ := newExportingAllocator(t, device.Options{Export: e.export, Hooks: device.Hooks{Error: func(err error) { errs = append(errs, err) }}})
+		full := errors.New("disk full")
+		e, reported := &exporter{err: full}, make(chan error, 100)
+		a, _ := newExportingAllocator(t, device.Options{Export: e.export, Hooks: device.Hooks{Error: func(err error) { reported <- err }}})
 		require.NoError(t, a.Reserve(t.Context(), onePod))
 		time.Sleep(time.Hour)
-		require.ErrorIs(t, errs[0], e.err)
-		assert.ErrorContains(t, errs[0], "export who holds devices")
-		assert.Less(t, len(e.claims), 40)
-		e.err = nil
+		err := <-reported
+		require.ErrorIs(t, err, full)
+		assert.ErrorContains(t, err, "export who holds devices")
+		assert.Less(t, e.count(), 40)
+		e.setError(nil)
 		time.Sleep(10 * time.Minute)
-		count := len(e.claims)
-		require.Len(t, e.claims[count-1], 1)
+		count := e.count()
+		claims, _ := e.last()
+		require.Len(t, claims, 1)
 		time.Sleep(time.Hour)
-		assert.Len(t, e.claims, count, "an export that succeeded is not repeated")
+		assert.Equal(t, count, e.count(), "an export that succeeded is not repeated")
 	})
 }
 
 // Before the containers of the runtime are read, the claims are not complete.
 func TestExportWaitsForRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, ready := &exporter{}, false
+		e := &exporter{}
+		var ready atomic.Bool
 		newExportingAllocator(t, device.Options{Record: filepath.Join(t.TempDir(), "devices"), Export: e.export,
 			Running: func(context.Context) ([]device.RunningContainer, error) {
-				if !ready {
+				if !ready.Load() {
 					return nil, errors.New("no runtime")
 				}
 				return []device.RunningContainer{{PodUID: "u", Container: "c", Note: `{"example.com/gpu":["b"]}`}}, nil
 			}})
 		time.Sleep(time.Minute)
-		assert.Empty(t, e.claims)
-		ready = true
+		assert.Zero(t, e.count())
+		ready.Store(true)
 		time.Sleep(time.Minute)
-		require.NotEmpty(t, e.claims)
-		assert.Equal(t, "b", e.claims[0][0].Devices[0].ID)
+		claims, _ := e.last()
+		require.Len(t, claims, 1)
+		assert.Equal(t, "b", claims[0].Devices[0].ID)
 	})
 }

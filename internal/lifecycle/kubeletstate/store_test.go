@@ -135,6 +135,7 @@ func TestWritesPacedAndRepeated(t *testing.T) {
 		defer n.run(s)()
 		s.Set(newPod("uid-a", "200m"), nil)
 		time.Sleep(10 * time.Minute)
+		synctest.Wait() // orders the writes of the log for the race detector
 		require.Contains(t, n.log.String(), "it is no regular file")
 		require.Less(t, bytes.Count(n.log.Bytes(), []byte("level=ERROR")), 20)
 		require.NoError(t, os.Remove(obstacle))
