@@ -41,12 +41,12 @@ func (a *Agent) createFeed() *source.Feed {
 	k, n := &a.config.Kubelet, &a.config.Node
 	hasObjects, hasTokens := n.ObjectsDir != "" || a.options.Objects != nil, n.Kubeconfig != ""
 	if k.StaticPodPath != "" {
-		o := source.DirOptions{NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens, Logger: a.log}
+		o := source.DirOptions{Period: k.FileCheckFrequency.Duration, NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens, Logger: a.log}
 		f.Sources = append(f.Sources, source.Manifests(source.File, source.NewDir(k.StaticPodPath, o).Run, a.log))
 	}
 	if k.StaticPodURL != "" {
-		url := source.NewHTTP(k.StaticPodURL, source.HTTPOptions{NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens})
-		f.Sources = append(f.Sources, source.Manifests(source.URL, url.Run, a.log))
+		o := source.HTTPOptions{Period: k.HTTPCheckFrequency.Duration, NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens}
+		f.Sources = append(f.Sources, source.Manifests(source.URL, source.NewHTTP(k.StaticPodURL, o).Run, a.log))
 	}
 	if a.cluster != nil {
 		f.Sources = append(f.Sources, source.New(apiserver.API, a.cluster.RunPods))

@@ -143,8 +143,8 @@ func (m *Mirrors) isNameTaken(namespace, name string) bool {
 	return ok && !qos.IsMirror(pod)
 }
 
-// MirrorCount returns the number of mirror pods that the API server lists for the node.
-func (p *Pods) MirrorCount() (count int) {
+// mirrorCount returns the number of mirror pods that the API server lists for the node.
+func (p *Pods) mirrorCount() (count int) {
 	for _, pod := range p.store.List() {
 		if qos.IsMirror(pod) {
 			count++

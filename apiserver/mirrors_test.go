@@ -109,7 +109,8 @@ func TestMirrorsOfStaticPods(t *testing.T) {
 		u, _ := s.lastUpdate()
 		assert.Empty(t, u.Pods, "mirror pods are not in the update")
 		assert.Len(t, u.Mirrors, 1)
-		assert.Equal(t, 1, s.source.Pods().MirrorCount())
+		assert.Equal(t, 1, (&apiserver.Parts{Source: s.source}).MirrorCount())
+		assert.Zero(t, (*apiserver.Parts)(nil).MirrorCount())
 
 		edited := staticPod("web", "h2")
 		edited.Spec.Containers[0].Image = "other"

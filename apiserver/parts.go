@@ -185,5 +185,5 @@ func (p *Parts) MirrorCount() int {
 	if p == nil {
 		return 0
 	}
-	return p.Source.Pods().MirrorCount()
+	return p.Source.Pods().mirrorCount()
 }

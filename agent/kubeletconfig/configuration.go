@@ -21,10 +21,12 @@ type Configuration struct {
 
 	FeatureGates map[string]bool `json:"featureGates,omitempty"` // defaults of the kubelet; see [Gates]
 
-	StaticPodPath            string `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
-	StaticPodURL             string `json:"staticPodURL,omitempty"`             // polled for pod manifests every 20 s; none
-	PodLogsDir               string `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
-	ContainerRuntimeEndpoint string `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
+	StaticPodPath            string          `json:"staticPodPath,omitempty"`            // directory or file of pod manifests; none
+	StaticPodURL             string          `json:"staticPodURL,omitempty"`             // polled for pod manifests; none
+	FileCheckFrequency       metav1.Duration `json:"fileCheckFrequency,omitempty"`       // 20s: staticPodPath is read, if no change was reported meanwhile
+	HTTPCheckFrequency       metav1.Duration `json:"httpCheckFrequency,omitempty"`       // 20s: staticPodURL is requested
+	PodLogsDir               string          `json:"podLogsDir,omitempty"`               // /var/log/pods; without containerRuntimeEndpoint: logs in rootDir
+	ContainerRuntimeEndpoint string          `json:"containerRuntimeEndpoint,omitempty"` // such as unix:///run/containerd/containerd.sock; empty: plain processes
 
 	RegisterNode              *bool             `json:"registerNode,omitempty"`              // true for a node of a cluster; false: another client creates the Node object
 	RegisterWithTaints        []corev1.Taint    `json:"registerWithTaints,omitempty"`        // none

@@ -37,6 +37,9 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	c.APIVersion, c.Kind = APIVersion, Kind
 	setDefault(&c.PodLogsDir, "/var/log/pods")
 
+	setDuration(&c.FileCheckFrequency, 20*time.Second)
+	setDuration(&c.HTTPCheckFrequency, 20*time.Second)
+
 	setPointer(&c.RegisterNode, d.Cluster)
 	setDefault(&c.MaxPods, nodestatus.DefaultMaxPods)
 	if c.NodeStatusReportFrequency.Duration == 0 {

@@ -4,6 +4,8 @@
 package kubeletconfig_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/cri"
 )
 
 // A program checks the file of a node before it is rolled out.
@@ -178,4 +181,30 @@ func ExampleDocuments_SetBy() {
 	}
 	fmt.Println(d.Validate())
 	// Output: --max-pods=-1: maxPods: -1 is not between 0 and 2147483647
+}
+
+// Zero means another limit, or none.
+func ExampleConfiguration_PullRate() {
+	c := kubeletconfig.Configuration{KubeAPIQPS: new(int32(0)), RegistryPullQPS: new(int32(0)), EventBurst: 20}
+	c.SetDefaults(kubeletconfig.Defaults{})
+	for _, rate := range []kubeletconfig.Rate{c.APIRate(), c.EventRate(), c.PullRate()} {
+		fmt.Println(rate.PerSecond, rate.Burst)
+	}
+	// Output:
+	// 5 100
+	// 50 20
+	// -1 10
+}
+
+// oldRuntime is a container runtime that does not report its cgroup driver.
+type oldRuntime struct{ cri.StatusReporter }
+
+func (oldRuntime) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
+	return 0, errors.ErrUnsupported
+}
+
+func ExampleConfiguration_RuntimeCgroupDriver() {
+	c := kubeletconfig.Configuration{CgroupDriver: "systemd"}
+	fmt.Println(c.RuntimeCgroupDriver(context.Background(), oldRuntime{}))
+	// Output: systemd <nil>
 }

@@ -22,9 +22,7 @@ enableControllerAttachDetach default | true | the controller of the cluster atta
 enforceNodeAllocatable default | ["pods"] or ["none"] or [] | "pods" follows cgroupsPerQOS; no value but "pods" where that is true
 failCgroupV1 none | - | cgroup v1 and v2 are supported
 failSwapOn none | - | the agent starts with swap
-fileCheckFrequency none | - | changes of staticPodPath are watched
 hairpinMode none | - | the network plugin decides
-httpCheckFrequency default | "20s" |
 imagePullCredentialsVerificationPolicy default | "NeverVerifyPreloadedImages" |
 imageServiceEndpoint none | - | only the value of containerRuntimeEndpoint is accepted
 iptablesDropBit none | - | the agent creates no iptables rules
@@ -88,6 +86,7 @@ func supportedComments() map[string]string {
 		"enableServer":                   "true for a node of a cluster only",
 		"authentication.webhook.enabled": "true for a node of a cluster only",
 		"registerNode":                   "true for a node of a cluster only",
+		"fileCheckFrequency":             "changes are also watched, as in the kubelet",
 		"featureGates":                   "see the table of gates",
 		"healthzPort":                    "none for plain processes, unless there is a cluster or a server",
 		"registryPullQPS":                "a pull above the limit waits up to a minute; in the kubelet it fails at once",

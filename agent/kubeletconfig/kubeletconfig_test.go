@@ -75,6 +75,8 @@ func TestValidateNamesFieldAndValue(t *testing.T) {
 		"containerLogMaxFiles: 1":                     "containerLogMaxFiles: 1 is not between 2 and 2147483647",
 		"maxParallelImagePulls: 0":                    "maxParallelImagePulls: 0 is not between 1 and 2147483647",
 		"imageGCLowThresholdPercent: 85":              "imageGCLowThresholdPercent: 85 must be less than imageGCHighThresholdPercent, which is 85",
+		"fileCheckFrequency: -1s":                     "fileCheckFrequency: -1s must be greater than zero",
+		"httpCheckFrequency: -1s":                     "httpCheckFrequency: -1s must be greater than zero",
 		"imageMinimumGCAge: -1s":                      "imageMinimumGCAge: -1s must not be negative",
 		"imageMaximumGCAge: 1m":                       "imageMaximumGCAge: 1m0s must be greater than imageMinimumGCAge, which is 2m0s",
 		"address: localhost":                          `address: ParseAddr("localhost"): unable to parse IP`,

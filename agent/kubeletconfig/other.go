@@ -34,9 +34,7 @@ type otherFields struct {
 	EnforceNodeAllocatable                    []string            `json:"enforceNodeAllocatable"`
 	FailCgroupV1                              *bool               `json:"failCgroupV1"`
 	FailSwapOn                                *bool               `json:"failSwapOn"`
-	FileCheckFrequency                        metav1.Duration     `json:"fileCheckFrequency"`
 	HairpinMode                               string              `json:"hairpinMode"`
-	HTTPCheckFrequency                        metav1.Duration     `json:"httpCheckFrequency"`
 	ImagePullCredentialsVerificationPolicy    string              `json:"imagePullCredentialsVerificationPolicy"`
 	ImageServiceEndpoint                      string              `json:"imageServiceEndpoint"`
 	IPTablesDropBit                           *int32              `json:"iptablesDropBit"`

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ func (c *Configuration) Validate() error { return errors.Join(c.validate()...) }
 
 // validate returns an error for each invalid field.
 func (c *Configuration) validate() []error {
-	errs := slices.Concat(c.validateNumbers(), c.validateImages(), c.validateServer(), c.validateLists(), gateErrors(c.FeatureGates))
+	errs := slices.Concat(c.validateNumbers(), c.validateImages(), c.validateServer(), c.validateSources(), c.validateLists(), gateErrors(c.FeatureGates))
 	if c.other != nil {
 		errs = append(errs, c.other.validate(c)...)
 	}
@@ -111,6 +112,19 @@ func (c *Configuration) validateServer() (errs []error) {
 	}
 	if c.ServerTLSBootstrap && c.TLSCertFile != "" {
 		errs = append(errs, fmt.Errorf("serverTLSBootstrap and tlsCertFile: true and %q are both set", c.TLSCertFile))
+	}
+	return errs
+}
+
+// validateSources checks the periods of the sources of static pods. The kubelet panics for a negative period.
+func (c *Configuration) validateSources() (errs []error) {
+	for _, p := range []struct {
+		name   string
+		period time.Duration
+	}{{"fileCheckFrequency", c.FileCheckFrequency.Duration}, {"httpCheckFrequency", c.HTTPCheckFrequency.Duration}} {
+		if p.period <= 0 {
+			errs = append(errs, fmt.Errorf("%s: %s must be greater than zero", p.name, p.period))
+		}
 	}
 	return errs
 }
