@@ -293,7 +293,9 @@ func (c *kubeadmCluster) reset() map[string]string {
 	c.worker.run("kubeadm", "reset", "--force")
 	c.join()
 	c.kubectl("wait", "--for=condition=ready", "node", "n2", "--timeout=120s")
-	c.kubectl("rollout", "status", "daemonset/every", "--timeout=120s")
+	for _, workload := range []string{"deployment/web", "daemonset/every"} {
+		c.kubectl("rollout", "status", workload, "--timeout=120s")
+	}
 	c.kubectl("delete", "node", "n2")
 	c.worker.run("kubeadm", "reset", "--force")
 	c.control.run("kubeadm", "reset", "--force")
@@ -311,7 +313,7 @@ func (c *kubeadmCluster) reset() map[string]string {
 }
 
 // variable matches the parts of names that differ between two clusters: IDs, random suffixes, times.
-var variable = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}|veth[0-9a-f]{8}|every-[0-9a-z]{5}|\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d|manifests\d+`)
+var variable = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}|veth[0-9a-f]{8}|every-[0-9a-z]{5}|web-[0-9a-z]+-[0-9a-z]{5}|\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d|manifests\d+`)
 
 // normalize sorts lines, and replaces the parts that differ between two clusters.
 func normalize(text string) string {

@@ -66,9 +66,11 @@ SystemdCgroup = false
 TOML
 containerd >/var/log/containerd.log 2>&1 &
 for ((i = 0; i < 600; i++)); do
-	crictl --runtime-endpoint unix:///run/containerd/containerd.sock version >/dev/null 2>&1 && break
+	if crictl --runtime-endpoint unix:///run/containerd/containerd.sock version >/dev/null 2>&1; then
+		echo "machine $name is ready"
+		break
+	fi
 	sleep 0.1
 done
-echo "machine $name is ready"
 # Bash reaps the processes of exited parents while it waits.
 while :; do sleep 1000 & wait $!; done
