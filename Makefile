@@ -231,9 +231,9 @@ cluster-tools: $(LAB)
 	@$(LAB) deps
 	@$(LAB) cluster-tools
 
-# Tests with the control plane that kubeadm writes, run by examples/agent on a containerd of its own. Takes half an hour, most of it
-# waiting for a token refresh, which CLUSTERFLAGS=-short skips. A fault lasts 5 s; NODEAGENT_FAULTS=1m prolongs faults, NODEAGENT_SOAK=1 to ten minutes, with
-# a hundred kills of the agent, which takes two hours.
+# Tests with the control plane that kubeadm writes, run by examples/agent on a containerd of its own, and with clusters that kubeadm makes of
+# examples/kubelet. Takes forty minutes, most of it waiting for a token refresh, which CLUSTERFLAGS=-short skips. A fault lasts 5 s;
+# NODEAGENT_FAULTS=1m prolongs faults, NODEAGENT_SOAK=1 to ten minutes, with a hundred kills of the agent, which takes two hours.
 cluster: export NODEAGENT_CLUSTER = required
 cluster: export NODEAGENT_LAB = required
 cluster: cluster-tools kubelet
@@ -244,6 +244,7 @@ cluster: cluster-tools kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./nodestatus/heartbeat
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/virtualnode
 	@go test -v $(RACE) -count=1 -timeout=$(if $(NODEAGENT_SOAK),150m,60m) $(CLUSTERFLAGS) -run='^TestCluster' ./examples/agent
+	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestIntegrationKubelet' ./examples/runtime
 	@go test -C hack/bench -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/api ./internal/cluster
 

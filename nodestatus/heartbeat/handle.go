@@ -14,8 +14,8 @@ import (
 // Handle gives access to a [Reporter] that is created later. Use it for sources of the Reporter that need the Node themselves,
 // such as an evictor. The zero value is ready for use. It must not be copied.
 type Handle struct {
-	// Initial is returned by Allocatable until the Reporter has computed a status. It must not be modified after the first call
-	// of a method.
+	// Initial is returned by Allocatable, and is in the Node, until the Reporter has computed a status. It must not be modified
+	// after the first call of a method.
 	Initial corev1.ResourceList
 
 	reporter atomic.Pointer[Reporter]
@@ -26,23 +26,23 @@ var errNoReporter = errors.New("the node is not reported yet: Handle.Set was not
 // Set sets the Reporter that the other methods of the Handle call. It may be called while they run.
 func (h *Handle) Set(reporter *Reporter) { h.reporter.Store(reporter) }
 
-// Node returns the current Node as [Reporter.Node] does, or an empty Node before Set is called.
+// Node returns the current Node as [Reporter.Node] does, or an empty Node before Set is called. Until the Reporter has computed a
+// status, its allocatable resources are h.Initial, like in getNodeAnyWay of the kubelet: static pods are admitted that early.
 func (h *Handle) Node() *corev1.Node {
+	node := &corev1.Node{}
 	if r := h.reporter.Load(); r != nil {
-		return r.Node()
+		node = r.Node()
 	}
-	return &corev1.Node{}
+	if _, computed := node.Status.Allocatable[corev1.ResourceCPU]; computed || h.Initial == nil {
+		return node
+	}
+	initial := *node // node itself is shared
+	initial.Status.Allocatable = h.Initial
+	return &initial
 }
 
-// Allocatable returns the allocatable resources in the last computed node status. Before the first computation it returns
-// h.Initial, like getNodeAnyWay in the kubelet.
-func (h *Handle) Allocatable() corev1.ResourceList {
-	list := h.Node().Status.Allocatable
-	if _, computed := list[corev1.ResourceCPU]; computed {
-		return list
-	}
-	return h.Initial
-}
+// Allocatable returns the allocatable resources of [Handle.Node].
+func (h *Handle) Allocatable() corev1.ResourceList { return h.Node().Status.Allocatable }
 
 // Changed makes the Reporter compute and report the node status soon; see [Reporter.Changed]. Before Set is called, it does
 // nothing.

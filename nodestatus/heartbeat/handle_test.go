@@ -29,4 +29,6 @@ func TestHandleCallsReporterAfterSet(t *testing.T) {
 	h.Set(r)
 	require.Equal(t, "n1", h.Node().Name)
 	require.Equal(t, h.Initial, h.Allocatable(), "Initial is returned before the first status")
+	require.Equal(t, h.Initial, h.Node().Status.Allocatable, "static pods are admitted before the first status")
+	require.NotContains(t, r.Node().Status.Allocatable, corev1.ResourceCPU, "the Node of the Reporter is not modified")
 }
