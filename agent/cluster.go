@@ -80,7 +80,10 @@ func (a *Agent) clientConfig(ctx context.Context) (*rest.Config, error) {
 	if a.options.API != nil {
 		return a.options.API, nil
 	}
-	o := cert.ClientOptions{NodeName: n.NodeName, QPS: a.config.Kubelet.APIRate().PerSecond, Burst: a.config.Kubelet.APIRate().Burst, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: n.CertDir, Logger: a.log}
+	rate := a.config.Kubelet.APIRate()
+	o := cert.ClientOptions{
+		NodeName: n.NodeName, Kubeconfig: n.Kubeconfig, BootstrapKubeconfig: n.BootstrapKubeconfig, Dir: n.CertDir, QPS: rate.PerSecond, Burst: rate.Burst, Logger: a.log,
+	}
 	if !a.config.Kubelet.RotateCertificates {
 		return cert.Load(ctx, o)
 	}

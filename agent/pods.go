@@ -151,7 +151,8 @@ func (a *Agent) createProbes() lifecycle.Probes {
 		return a.options.Probes
 	}
 	pool := httpprobe.NewPool(httpprobe.PoolOptions{})
-	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.recordEvent)), Rand: a.options.Rand})
+	hooks := a.metrics.Probes(a.options.Hooks.Probes, podevents.Probes(&a.pods, a.recordEvent))
+	set := probe.NewSet(probe.Options{Store: a.filePath("probes"), Logger: a.log, Hooks: hooks, Rand: a.options.Rand})
 	a.parts.Add("probes", func(ctx context.Context) error { defer pool.Close(); return set.Run(ctx) })
 	o := podprobe.Options{Pool: pool, GRPC: func(g podprobe.GRPCConfig) (probe.Prober, error) {
 		return grpcprobe.New(grpcprobe.Config{Host: g.Host, Port: g.Port, Service: g.Service, TLS: g.TLS})

@@ -71,7 +71,7 @@ func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) e
 	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
 		return nil
 	}
-	n := &a.config.Node
+	n, k := &a.config.Node, &a.config.Kubelet
 	providers, err := credential.NodeProviders(n.DockerConfigFiles, n.CredentialProviders,
 		credential.PluginOptions{BinDir: n.CredentialProviderBinDir, Accounts: a.cluster.Accounts()})
 	if err != nil {
@@ -79,7 +79,8 @@ func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) e
 	}
 	logError := images.Hooks{Error: func(err error) { a.log.Warn("image", "error", err) }}
 	puller, err := images.New(runtime, runtime, images.Options{
-		Parallel: int(*a.config.Kubelet.MaxParallelImagePulls), QPS: float64(a.config.Kubelet.PullRate().PerSecond), Burst: a.config.Kubelet.PullRate().Burst, Providers: providers, Records: a.filePath("image_manager"), Logger: a.log,
+		Parallel: int(*k.MaxParallelImagePulls), QPS: float64(k.PullRate().PerSecond), Burst: k.PullRate().Burst,
+		Providers: providers, Records: a.filePath("image_manager"), Logger: a.log,
 		Hooks: a.metrics.Images(a.options.Hooks.Images, podevents.Images(a.recordEvent), logError),
 	})
 	if err != nil {

@@ -8,9 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"net"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,9 +39,7 @@ func (a *Agent) openMetrics(context.Context, *lifecycle.Options) (err error) {
 	}
 	a.metrics = a.kubelet.Metrics
 	a.requests = a.metrics.Server()
-	a.nodeTimes = a.metrics.Node(prom.NodeOptions{
-		Name: a.config.Node.NodeName, Boot: machine.BootTime(os.DirFS("/")), Started: time.Now(),
-	})
+	a.nodeTimes = a.metrics.Node(prom.NodeOptions{Name: a.config.Node.NodeName, Boot: machine.BootTime(os.DirFS("/")), Started: time.Now()})
 	return nil
 }
 
@@ -102,15 +98,14 @@ func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 
 // addHealthz adds the server of healthzPort, which does not depend on enableServer.
 func (a *Agent) addHealthz(context.Context, *lifecycle.Options) error {
-	k := &a.config.Kubelet
-	if *k.HealthzPort == 0 {
+	address := a.config.Kubelet.HealthzAddress()
+	if address == "" {
 		return nil
 	}
 	server, err := nodeapi.New(nodeapi.Options{Insecure: true, Logger: a.log})
 	if err != nil {
 		return err
 	}
-	address := net.JoinHostPort(k.HealthzBindAddress, strconv.Itoa(int(*k.HealthzPort)))
 	a.parts.Add("healthz", func(ctx context.Context) error { return server.ListenAndRun(ctx, address, server.Healthz()) })
 	return nil
 }
@@ -121,15 +116,12 @@ func (a *Agent) serveAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k := &a.config.Kubelet
-	endpoints, addresses := []nodeapi.Endpoint{{Handler: a.server.Handler(), TLS: encryption}}, []string{net.JoinHostPort(k.Address, strconv.Itoa(int(k.Port)))}
-	if k.ReadOnlyPort != 0 {
-		endpoints, addresses = append(endpoints, nodeapi.Endpoint{Handler: a.server.ReadOnly()}), append(addresses, net.JoinHostPort(k.Address, strconv.Itoa(int(k.ReadOnlyPort))))
-	}
+	addresses := a.config.Kubelet.APIAddresses()
 	listeners, err := nodeapi.ListenAll(ctx, addresses...)
 	if err != nil {
 		return fmt.Errorf("serve the API of the node: %w", err)
 	}
+	endpoints := []nodeapi.Endpoint{{Handler: a.server.Handler(), TLS: encryption}, {Handler: a.server.ReadOnly()}}[:len(listeners)]
 	for i, l := range listeners {
 		endpoints[i].Listener = l
 	}

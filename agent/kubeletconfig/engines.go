@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -223,4 +225,22 @@ func (c *Configuration) HostDNS() func() (*cri.DNSConfig, error) {
 		}
 		return dns, nil
 	}
+}
+
+// APIAddresses returns the addresses with ports on which the node's HTTP API listens. The second one, if there is one, is for clients that are not
+// authenticated. Call SetDefaults first.
+func (c *Configuration) APIAddresses() []string {
+	addresses := []string{net.JoinHostPort(c.Address, strconv.Itoa(int(c.Port)))}
+	if c.ReadOnlyPort != 0 {
+		addresses = append(addresses, net.JoinHostPort(c.Address, strconv.Itoa(int(c.ReadOnlyPort))))
+	}
+	return addresses
+}
+
+// HealthzAddress returns the address with port of the page healthz, or "" if no port serves it. Call SetDefaults first.
+func (c *Configuration) HealthzAddress() string {
+	if *c.HealthzPort == 0 {
+		return ""
+	}
+	return net.JoinHostPort(c.HealthzBindAddress, strconv.Itoa(int(*c.HealthzPort)))
 }

@@ -67,9 +67,11 @@ topologyManagerPolicy: restricted
 	reserved, _ := c.Reserved()   // for podtree.Options
 	periods, _ := c.ShutdownPeriods()
 	topology, _ := c.Topology() // for device.Options
+	fmt.Println("listen on", c.APIAddresses(), c.HealthzAddress())
 	fmt.Println(topology.Policy, len(rules.Thresholds), logs.MaxSize, images.HighThresholdPercent, dns, reserved.System.Cpu(), periods[0].GracePeriod)
 	// Output:
 	// <nil>
+	// listen on [0.0.0.0:10250] 127.0.0.1:10248
 	// restricted 6 1048576 85 [10.96.0.10] 100m 30s
 }
 
