@@ -12,7 +12,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	taken, err := layout.Take(machine.Set(), 4, cpus.Options{WholeCores: true})
+//	taken, err := layout.Take(machine.Set(), 4, cpus.Options{})
 //	if err != nil {
 //		return err // fewer than 4 CPUs are free
 //	}
@@ -28,10 +28,8 @@
 //
 // # Differences from the kubelet
 //
-//   - A CPU that is not free is never taken. The kubelet takes whole sockets by their average size, also if a larger one is partly used.
-//   - A distribution over NUMA nodes is kept as it was rated; in the kubelet, from 5 nodes on, a later one may overwrite a part of it.
-//   - A distribution of whole cores ends on nodes with an odd number of free CPUs; in the kubelet it may not.
-//   - From about 13 NUMA nodes on, the fullest nodes are taken instead of trying all combinations, whose number grows exponentially.
+// On machines whose cores and sockets have equal sizes and up to four NUMA nodes, the CPUs are those that the kubelet takes. DIFFERENCES.md lists the
+// differences on other machines: there, the kubelet may take CPUs that are not free, take too few, or search without end.
 //
 // Test kit: [topology.Parse], which returns a machine from a line of text.
 package cpus

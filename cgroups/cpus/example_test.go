@@ -22,6 +22,7 @@ func ExampleLayout_Take() {
 		return
 	}
 	free := machine.Set()
+	fmt.Println("threads per core:", layout.ThreadsPerCore())
 	for _, request := range []struct {
 		count   int
 		options cpus.Options
@@ -41,6 +42,7 @@ func ExampleLayout_Take() {
 		fmt.Println(taken)
 	}
 	// Output:
+	// threads per core: 2
 	// 0-1,8-9
 	// 0-1,8-9
 	// 0-2,4-5,8-10,12-13

@@ -45,8 +45,7 @@ func NewLayout(machine *topology.Machine) (*Layout, error) {
 		if l.all.Has(id) {
 			return nil, fmt.Errorf("machine: CPU %d is listed twice", id)
 		}
-		one := topology.NewCPUSet(id)
-		l.all = l.all.Union(&one)
+		l.all.Add(id)
 	}
 	l.cores = newLevel(machine.CPUs, func(c *topology.CPU) int { return c.Core })
 	l.caches = newLevel(machine.CPUs, func(c *topology.CPU) int { return c.Cache })
@@ -87,7 +86,7 @@ func (l *level) findParts(part *level) [][]int16 {
 	parts := make([][]int16, len(l.ids))
 	for i := range l.sets {
 		for j := range part.sets {
-			if l.sets[i].CountCommon(&part.sets[j]) > 0 {
+			if l.sets[i].CountCommon(part.sets[j]) > 0 {
 				parts[i] = append(parts[i], int16(j))
 			}
 		}
@@ -102,3 +101,7 @@ func (l *level) indexes() (list []int16) {
 	}
 	return list
 }
+
+// ThreadsPerCore returns the average number of CPUs of a core, rounded down. With the option full-pcpus-only, the kubelet rejects a container whose
+// number of CPUs is not a multiple of it.
+func (l *Layout) ThreadsPerCore() int { return l.perCore }

@@ -15,7 +15,7 @@ const maxTried = 1 << 16
 
 // takeSpread takes equal shares of the smallest number of NUMA nodes that have enough free CPUs, such that the free CPUs that are left are balanced.
 // Whatever cannot be divided equally goes in groups to some of these nodes.
-func (l *Layout) takeSpread(free *topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
+func (l *Layout) takeSpread(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
 	group := 1
 	if opts.WholeCores {
 		group = l.perCore
@@ -47,7 +47,7 @@ type spread struct {
 	fewest, most int     // numbers of NUMA nodes to try
 }
 
-func newSpread(l *Layout, free *topology.CPUSet, n, group int, alignSocket bool) *spread {
+func newSpread(l *Layout, free topology.CPUSet, n, group int, alignSocket bool) *spread {
 	var small smallScratch
 	t := newTaking(l, free, n, &small)
 	s := &spread{layout: l, n: n, group: group, alignSocket: alignSocket, nodes: slices.Clone(t.sortNodes())}
@@ -55,7 +55,7 @@ func newSpread(l *Layout, free *topology.CPUSet, n, group int, alignSocket bool)
 		s.free = append(s.free, int(t.nodeCounts[node]))
 	}
 	groups := (n-1)/group + 1
-	perNode := ((l.all.Len()-1)/group)/len(l.nodes.ids) + 1 // groups of an average node
+	perNode := ((l.all.Len()-1)/group)/len(l.nodes.ids) + 1 // groups of an average node, rounded up
 	s.fewest, s.most = (groups-1)/perNode+1, min(groups, len(s.nodes))
 	return s
 }
@@ -82,7 +82,7 @@ func (d *distribution) isBetter(other *distribution) bool {
 
 // find returns the best distribution over k NUMA nodes, or nil if there is none.
 func (s *spread) find(k int) (best *distribution) {
-	if countSearched(len(s.nodes), k) > maxTried {
+	if s.countDistributions(k) > maxTried {
 		return s.findGreedy(k)
 	}
 	visitCombinations(len(s.nodes), k, func(combination []int) bool {
@@ -97,15 +97,17 @@ func (s *spread) find(k int) (best *distribution) {
 	return best
 }
 
-// countSearched returns the number of distributions of a search, all choices of k among m nodes with all their subsets, or more than maxTried.
-func countSearched(m, k int) int {
-	count := 1
+// countDistributions returns the number of distributions over k NUMA nodes: all combinations of nodes, and all their subsets if there is a remainder.
+// Numbers above maxTried are not exact.
+func (s *spread) countDistributions(k int) int {
+	count := 1.0
 	for i := range k {
-		if count = 2 * count * (m - i) / (i + 1); count > maxTried {
-			break
-		}
+		count = count * float64(len(s.nodes)-i) / float64(i+1)
 	}
-	return count
+	if s.alignSocket || s.n/s.group%k != 0 {
+		count = math.Ldexp(count, k)
+	}
+	return int(min(count, 2*maxTried))
 }
 
 // visitCombinations calls visit with each choice of k of the numbers below m, in lexical order, until it returns false. visit must not keep its
@@ -293,15 +295,15 @@ func deviation(numbers []int) float64 {
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }
 
 // takeShares takes the CPUs of a distribution: the share of each node, and then a group of each node in turn.
-func (l *Layout) takeShares(free *topology.CPUSet, d *distribution, n, group int, opts Options) (taken topology.CPUSet, err error) {
-	left := *free
+func (l *Layout) takeShares(free topology.CPUSet, d *distribution, n, group int, opts Options) (taken topology.CPUSet, err error) {
+	left := free
 	take := func(node int16, count int) error {
-		here := left.Intersect(&l.nodes.sets[node])
-		part, err := l.takePacked(&here, count, opts)
+		here := left.Intersect(l.nodes.sets[node])
+		part, err := l.takePacked(here, count, opts)
 		if err != nil {
 			return err
 		}
-		taken, left = taken.Union(&part), left.Minus(&part)
+		taken, left = taken.Union(part), left.Minus(part)
 		return nil
 	}
 	for _, node := range d.nodes {
@@ -311,7 +313,7 @@ func (l *Layout) takeShares(free *topology.CPUSet, d *distribution, n, group int
 	}
 	for count := n - d.share*len(d.nodes); count > 0; {
 		for _, at := range d.order {
-			if here := left.CountCommon(&l.nodes.sets[d.nodes[at]]); count <= 0 || here < group {
+			if here := left.CountCommon(l.nodes.sets[d.nodes[at]]); count <= 0 || here < group {
 				continue
 			}
 			if err := take(d.nodes[at], group); err != nil {

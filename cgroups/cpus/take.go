@@ -15,24 +15,23 @@ import (
 // Options selects which of the free CPUs a container gets. The zero value fills sockets, NUMA nodes and cores, so that most of them stay whole. The
 // options are those of the kubelet's static CPU manager policy.
 type Options struct {
-	WholeCores  bool // full-pcpus-only: with SpreadNodes, NUMA nodes get whole cores. Take does not check that n is a multiple of a core
+	WholeCores  bool // full-pcpus-only: with SpreadNodes, NUMA nodes give whole cores; without effect otherwise. See Layout.ThreadsPerCore
 	SpreadNodes bool // distribute-cpus-across-numa: NUMA nodes get equal shares
 	SpreadCores bool // distribute-cpus-across-cores: CPUs of a socket are taken by ID, so that cores are shared
 	AlignSocket bool // align-by-socket: with SpreadNodes, NUMA nodes of one socket are preferred
 	AlignCaches bool // prefer-align-cpus-by-uncorecache: CPUs that share a last-level cache are preferred; without effect with SpreadNodes
 }
 
-// Take returns n of the free CPUs, those that the kubelet's static policy takes. Free CPUs that the machine does not have are ignored. It returns an
-// empty set for n under 1, and an error with the kubelet's text if there are fewer than n.
+// Take returns n of the free CPUs, those that the kubelet's static policy takes. It ignores free CPUs that the machine does not have. It returns an
+// empty set for n under 1, and an error with the kubelet's text if there are fewer than n. All returned CPUs are free.
 //
-// Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go. Unlike the kubelet, Take never returns a CPU that is not free, on machines with sockets of
-// different sizes, too.
+// Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go.
 func (l *Layout) Take(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
-	free = free.Intersect(&l.all)
+	free = free.Intersect(l.all)
 	if opts.SpreadNodes {
-		return l.takeSpread(&free, n, opts)
+		return l.takeSpread(free, n, opts)
 	}
-	return l.takePacked(&free, n, opts)
+	return l.takePacked(free, n, opts)
 }
 
 // shortError returns the kubelet's error for a request that exceeds the free CPUs.
@@ -41,7 +40,7 @@ func shortError(n, free int) error {
 }
 
 // takePacked takes whole sockets and NUMA nodes first, then cores, then single CPUs.
-func (l *Layout) takePacked(free *topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
+func (l *Layout) takePacked(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
 	if n < 1 {
 		return topology.CPUSet{}, nil
 	}
@@ -94,11 +93,11 @@ type taking struct {
 	cacheOrder                                []int16 // buffer of takeCaches
 }
 
-// smallScratch is a buffer for the counts and lists of a machine with up to 512 CPUs.
+// smallScratch is a buffer for the counts and lists of a machine with up to 256 cores.
 type smallScratch [1024]int16
 
 // newTaking returns the state before a choice. It divides small into the counts and lists, if these fit into it.
-func newTaking(l *Layout, free *topology.CPUSet, needed int, small *smallScratch) taking {
+func newTaking(l *Layout, free topology.CPUSet, needed int, small *smallScratch) taking {
 	units := len(l.cores.ids) + len(l.caches.ids) + len(l.nodes.ids) + len(l.sockets.ids)
 	scratch := small[:]
 	if size := 2*units + len(l.caches.ids); size > len(small) {
@@ -117,8 +116,8 @@ func newTaking(l *Layout, free *topology.CPUSet, needed int, small *smallScratch
 	return t
 }
 
-func (t *taking) setFree(free *topology.CPUSet) {
-	t.free = *free
+func (t *taking) setFree(free topology.CPUSet) {
+	t.free = free
 	l := t.layout
 	for id := range free.All() {
 		t.coreCounts[l.cores.of[id]]++
@@ -129,7 +128,7 @@ func (t *taking) setFree(free *topology.CPUSet) {
 }
 
 // take moves CPUs, which are free, from the free to the taken ones.
-func (t *taking) take(set *topology.CPUSet) {
+func (t *taking) take(set topology.CPUSet) {
 	l := t.layout
 	for id := range set.All() {
 		t.coreCounts[l.cores.of[id]]--
@@ -224,7 +223,7 @@ func (t *taking) takeWhole(l *level, list, counts []int16, size int) {
 		}
 	}
 	for _, u := range kept {
-		if set := &l.sets[u]; t.needed > 0 && set.Len() <= t.needed && set.CountCommon(&t.free) == set.Len() {
+		if set := l.sets[u]; t.needed > 0 && set.Len() <= t.needed && set.CountCommon(t.free) == set.Len() {
 			t.take(set)
 		}
 	}
@@ -233,13 +232,12 @@ func (t *taking) takeWhole(l *level, list, counts []int16, size int) {
 // takeSingle takes single CPUs of the units of the list, in order of their IDs, until no more are needed.
 func (t *taking) takeSingle(l *level, list []int16) {
 	for _, u := range list {
-		free := l.sets[u].Intersect(&t.free)
+		free := l.sets[u].Intersect(t.free)
 		for id := range free.All() {
 			if t.needed <= 0 {
 				return
 			}
-			one := topology.NewCPUSet(id)
-			t.take(&one)
+			t.take(topology.NewCPUSet(id))
 		}
 	}
 }
@@ -270,14 +268,13 @@ func (t *taking) takePart(cache int16) {
 		if cores--; cores < 0 {
 			break
 		}
-		free := l.cores.sets[c].Intersect(&t.free)
-		part = part.Union(&free)
+		free := l.cores.sets[c].Intersect(t.free)
+		part = part.Union(free)
 	}
 	if t.needed%2 != 0 && l.perCore > 1 && part.Len() > t.needed {
-		highest := topology.NewCPUSet(part.Highest())
-		part = part.Minus(&highest)
+		part = part.Minus(topology.NewCPUSet(part.Highest()))
 	}
 	if part.Len() == t.needed {
-		t.take(&part)
+		t.take(part)
 	}
 }

@@ -62,11 +62,34 @@ func TestTake(t *testing.T) {
 			layout, free := newLayout(t, tc.machine)
 			used, err := topology.ParseCPUSet(tc.used)
 			require.NoError(t, err)
-			taken, err := layout.Take(free.Minus(&used), tc.count, tc.options)
+			taken, err := layout.Take(free.Minus(used), tc.count, tc.options)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, taken.String())
 			require.Equal(t, tc.count, taken.Len())
 		})
+	}
+}
+
+// On a machine with cores or sockets of different sizes, only those of the average size are taken as a whole, as in the kubelet.
+func TestTakeComparesWithTheAverageOfTheMachine(t *testing.T) {
+	sockets, err := topology.Parse("2 sockets 4 nodes 8 cores")
+	require.NoError(t, err)
+	sockets.CPUs = sockets.CPUs[1:] // CPU 0 is offline: the average socket has 7 CPUs
+	hybrid := &topology.Machine{CPUs: []topology.CPU{{ID: 0}, {ID: 1}, {ID: 2, Core: 2}, {ID: 3, Core: 2}, {ID: 4, Core: 4}, {ID: 5, Core: 5}}}
+	for _, tc := range []struct {
+		machine *topology.Machine
+		used    int
+		count   int
+		want    string
+	}{
+		{sockets, 1, 8, "4-11"},
+		{hybrid, 0, 4, "1-2,4-5"}, // the kubelet also takes CPU 0
+	} {
+		layout, err := cpus.NewLayout(tc.machine)
+		require.NoError(t, err)
+		taken, err := layout.Take(tc.machine.Set().Minus(topology.NewCPUSet(tc.used)), tc.count, cpus.Options{})
+		require.NoError(t, err)
+		require.Equal(t, tc.want, taken.String())
 	}
 }
 
@@ -91,8 +114,8 @@ func TestTakeReturnsFreeCPUsOnAnyMachine(t *testing.T) {
 		for id := range 1 + random.IntN(24) {
 			cpu := topology.CPU{ID: id, Core: random.IntN(id + 1), Socket: random.IntN(units), Node: random.IntN(1 + random.IntN(units)), Cache: random.IntN(3)}
 			machine.CPUs = append(machine.CPUs, cpu)
-			if one := topology.NewCPUSet(id); random.IntN(3) > 0 {
-				free = free.Union(&one)
+			if random.IntN(3) > 0 {
+				free.Add(id)
 			}
 		}
 		layout, err := cpus.NewLayout(machine)
@@ -103,7 +126,7 @@ func TestTakeReturnsFreeCPUsOnAnyMachine(t *testing.T) {
 		taken, err := layout.Take(free, count, opts)
 		require.NoError(t, err, "round %d: %d of %s with %+v on %+v", round, count, free, opts, machine)
 		require.Equal(t, count, taken.Len(), "round %d: %s", round, taken)
-		require.Equal(t, taken, taken.Intersect(&free), "round %d", round)
+		require.Equal(t, taken, taken.Intersect(free), "round %d", round)
 		_, err = layout.Take(free, free.Len()+1, opts)
 		require.EqualError(t, err, fmt.Sprintf("not enough cpus available to satisfy request: requested=%d, available=%d", free.Len()+1, free.Len()))
 	}
@@ -114,8 +137,7 @@ func TestTakeOf34NodesEnds(t *testing.T) {
 	for _, opts := range []cpus.Options{{SpreadNodes: true}, {SpreadNodes: true, AlignSocket: true}, {SpreadNodes: true, WholeCores: true}} {
 		layout, free := newLayout(t, "2 sockets 34 nodes 136 cores 2 threads")
 		for id := 3; id < 544; id += 7 {
-			used := topology.NewCPUSet(id)
-			free = free.Minus(&used)
+			free = free.Minus(topology.NewCPUSet(id))
 		}
 		for _, count := range []int{2, 40, 200, 300, 400} {
 			taken, err := layout.Take(free, count, opts)

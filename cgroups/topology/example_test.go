@@ -4,6 +4,7 @@
 package topology_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -59,15 +60,19 @@ func ExampleCPUSet() {
 		return
 	}
 	reserved := topology.NewCPUSet(0, 4)
-	fmt.Println("common:", container.Intersect(&reserved), container.CountCommon(&reserved))
-	fmt.Println("without:", container.Minus(&reserved))
-	fmt.Println("together:", container.Union(&reserved))
+	fmt.Println("common:", container.Intersect(reserved), container.CountCommon(reserved))
+	fmt.Println("without:", container.Minus(reserved))
+	fmt.Println("together:", container.Union(reserved))
 	fmt.Println("IDs:", slices.Collect(container.All()), "from", container.Lowest(), "to", container.Highest())
 	fmt.Println("has 8:", container.Has(8))
+	reserved.Add(5)
+	text, err := json.Marshal(map[string]topology.CPUSet{"reservedSystemCPUs": reserved})
+	fmt.Println(string(text), err)
 	// Output:
 	// common: 0 1
 	// without: 1-3,8
 	// together: 0-4,8
 	// IDs: [0 1 2 3 8] from 0 to 8
 	// has 8: true
+	// {"reservedSystemCPUs":"0,4-5"} <nil>
 }

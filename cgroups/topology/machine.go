@@ -13,17 +13,17 @@ type Machine struct {
 type CPU struct {
 	ID     int
 	Core   int // lowest ID of the CPUs that share the core
-	Socket int // ID of the physical package
+	Socket int // ID of the physical package; -1 where it is unknown, as on some virtual machines
 	Node   int // ID of the NUMA node
-	Cache  int // ID of the last-level cache that some cores of the NUMA node share; Socket if all cores of the node share it
+	Cache  int // ID of the last-level cache that some cores of the NUMA node share; Socket if all of them share it, or the ID is unknown
 }
 
-// Node is a NUMA node. A machine whose kernel knows no NUMA nodes has one for each socket, without memory.
+// Node is a NUMA node. A machine whose kernel knows no NUMA nodes has one for each socket, with its ID, without memory.
 type Node struct {
 	ID        int
 	Memory    uint64 // bytes
 	HugePages []HugePages
-	Distances []int // relative access times to the nodes by ID, 10 for the node itself; nil: not known
+	Distances []int // relative access times to the nodes in the order of Machine.Nodes, 10 for the node itself; nil: not known
 }
 
 // HugePages are the huge pages of one size.
@@ -35,8 +35,7 @@ type HugePages struct {
 // Set returns all CPUs of the machine.
 func (m *Machine) Set() (s CPUSet) {
 	for i := range m.CPUs {
-		id := m.CPUs[i].ID
-		s.words[id/64] |= 1 << (id % 64)
+		s.Add(m.CPUs[i].ID)
 	}
 	return s
 }

@@ -30,6 +30,7 @@ func addCPU(files map[string]string, id, core, socket, cache int, shared string)
 	dir := fmt.Sprintf("cpu/cpu%d/", id)
 	maps.Copy(files, map[string]string{
 		dir + "topology/core_id": fmt.Sprint(core), dir + "topology/physical_package_id": fmt.Sprint(socket),
+		dir + "cache/index0/size": "32K", dir + "cache/index0/type": "Data", dir + "cache/index3/size": "32768K", dir + "cache/index3/type": "Unified",
 		dir + "cache/index0/level": "1", dir + "cache/index0/id": fmt.Sprint(id), dir + "cache/index0/shared_cpu_list": fmt.Sprint(id),
 		dir + "cache/index3/level": "3", dir + "cache/index3/id": fmt.Sprint(cache), dir + "cache/index3/shared_cpu_list": shared,
 	})
@@ -49,8 +50,10 @@ func twoNodes() map[string]string {
 		"node/node0/hugepages/hugepages-1048576kB/nr_hugepages": "0",
 		"node/possible": "0-1",
 	}
+	files["node/node1/cpu7/online"] = "0"
 	for id := range 7 {
 		core := id % 4
+		files[fmt.Sprintf("node/node%d/cpu%d/online", core/2, id)] = "1"
 		shared := fmt.Sprintf("%d,%d", core, core+4)
 		if core == 3 {
 			shared = "3" // without the offline CPU
@@ -82,11 +85,19 @@ func TestReadWithoutWhatOlderKernelsLack(t *testing.T) {
 		check  func(t *testing.T, m *topology.Machine)
 	}{
 		{
-			"a cache without ID: the caches of its node are those of the socket",
-			func(files map[string]string) { delete(files, "cpu/cpu2/cache/index3/id") },
-			func(t *testing.T, m *topology.Machine) {
-				require.Equal(t, []int{0, 1, 0, 0}, []int{m.CPUs[0].Cache, m.CPUs[1].Cache, m.CPUs[2].Cache, m.CPUs[3].Cache})
+			"a cache without ID: this core and the later ones of the node have the socket",
+			func(files map[string]string) {
+				delete(files, "cpu/cpu3/cache/index3/id")
+				delete(files, "cpu/cpu0/cache/index0/size")
 			},
+			func(t *testing.T, m *topology.Machine) {
+				require.Equal(t, []int{0, 0, 2, 0}, []int{m.CPUs[0].Cache, m.CPUs[1].Cache, m.CPUs[2].Cache, m.CPUs[3].Cache})
+			},
+		},
+		{
+			"an ID of a cache with 32 bits",
+			func(files map[string]string) { files["cpu/cpu2/cache/index3/id"] = "4294967295" },
+			func(t *testing.T, m *topology.Machine) { require.Equal(t, 4294967295, m.CPUs[2].Cache) },
 		},
 		{
 			"a cache of all CPUs of a node is no cache of some cores",
@@ -130,7 +141,7 @@ func TestReadWithoutWhatOlderKernelsLack(t *testing.T) {
 		},
 		{
 			"a node without CPUs",
-			func(files map[string]string) { files["node/node2/cpulist"] = "" },
+			func(files map[string]string) { files["node/node2/numastat"] = "" },
 			func(t *testing.T, m *topology.Machine) { require.Equal(t, topology.Node{ID: 2}, m.Nodes[2]) },
 		},
 		{
@@ -158,7 +169,8 @@ func TestReadNamesTheFileThatIsWrong(t *testing.T) {
 		{"cpu/online", "0-x", `/sys/devices/system/cpu/online: CPU list "0-x": "x" is no ID`},
 		{"cpu/online", "2048", `/sys/devices/system/cpu/online: CPU list "2048": ID 2048 is not below 2048`},
 		{"cpu/cpu0/topology/core_id", "many", `/sys/devices/system/cpu/cpu0/topology/core_id: "many" is no number`},
-		{"node/node0/cpulist", "0-", `/sys/devices/system/node/node0/cpulist: CPU list "0-": "" is no ID`},
+		{"node/node1/cpu0/online", "1", "/sys/devices/system/node/node1/cpu0: another node has this CPU, too"},
+		{"node/node1/cpu2048/online", "1", "/sys/devices/system/node/node1/cpu2048: its number is larger than 2047"},
 		{"node/node0/meminfo", "Node 0 MemTotal: 1 MB", `/sys/devices/system/node/node0/meminfo: "Node 0 MemTotal: 1 MB" has no MemTotal in kB`},
 		{"node/node0/distance", "10 far", `/sys/devices/system/node/node0/distance: "10 far" is no list of distances`},
 		{"node/node0/hugepages/hugepages-2M/nr_hugepages", "1", `/sys/devices/system/node/node0/hugepages: "hugepages-2M" is no size of huge pages`},
@@ -196,5 +208,24 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 	} {
 		_, err := topology.Parse(text)
 		require.EqualError(t, err, fmt.Sprintf("machine %q: %s", text, want))
+	}
+}
+
+// A machine in words has the cores and caches that the files of such a machine have.
+func TestParseMakesTheMachineThatReadFinds(t *testing.T) {
+	parsed, err := topology.Parse("1 socket 2 nodes 4 cores 2 threads 4 caches")
+	require.NoError(t, err)
+	files := twoNodes()
+	files["cpu/online"] = "0-7"
+	addCPU(files, 7, 3, 0, 3, "3,7")
+	addCPU(files, 3, 3, 0, 3, "3,7")
+	read, err := topology.Read(makeSysfs(files))
+	require.NoError(t, err)
+	require.Equal(t, read.CPUs, parsed.CPUs)
+
+	parsed, err = topology.Parse("1 socket 2 nodes 4 cores 2 threads 2 caches") // each node has one cache
+	require.NoError(t, err)
+	for _, cpu := range parsed.CPUs {
+		require.Equal(t, cpu.Socket, cpu.Cache)
 	}
 }

@@ -102,7 +102,7 @@ func (s *shape) machine() *Machine {
 	for id := range cores * s.threads {
 		core := id % cores
 		c := CPU{ID: id, Core: core, Socket: core / s.cores, Node: core * s.nodes / cores}
-		if c.Cache = c.Socket; s.caches > 1 {
+		if c.Cache = c.Socket; s.caches > 1 && s.sockets*s.caches != s.nodes { // a cache of all CPUs of a node is none of some of them
 			c.Cache = core / (s.cores / s.caches)
 		}
 		m.CPUs = append(m.CPUs, c)

@@ -24,7 +24,8 @@ const (
 // Read reads the machine with this root directory, such as os.DirFS("/").
 //
 // Where the kernel knows no NUMA nodes, each socket is a node without memory. A CPU whose core or socket is not known is left out. A node without
-// meminfo has no memory. The last-level caches of a NUMA node are those of the sockets if a file of a cache is missing.
+// meminfo has no memory. If a file of a cache is missing or invalid, its core and the later cores of the NUMA node have no last-level caches of their
+// own, as in the kubelet.
 func Read(root fs.FS) (*Machine, error) {
 	r := reader{root: root, machine: &Machine{}}
 	if err := r.read(); err != nil {
@@ -37,6 +38,7 @@ func Read(root fs.FS) (*Machine, error) {
 type reader struct {
 	root    fs.FS
 	machine *Machine
+	cpus    CPUSet // of machine
 }
 
 func (r *reader) read() error {
@@ -121,16 +123,12 @@ func (r *reader) listNumbered(dir, prefix string, highest uint64) (ids []int, er
 // readNode reads a NUMA node with its CPUs.
 func (r *reader) readNode(id int, online *CPUSet) error {
 	dir := path.Join(nodeDir, fmt.Sprint("node", id))
-	name := path.Join(dir, "cpulist")
-	text, err := r.readText(name)
+	// Each CPU is linked in one node. The file cpulist of an emulated node has CPUs of other nodes, too.
+	ids, err := r.listNumbered(dir, "cpu", MaxCPUs-1)
 	if err != nil {
 		return err
 	}
-	listed, err := ParseCPUSet(text)
-	if err != nil {
-		return fmt.Errorf("/%s: %w", name, err)
-	}
-	if err := r.addCPUs(id, listed.Intersect(online)); err != nil {
+	if err := r.addCPUs(id, NewCPUSet(ids...).Intersect(*online)); err != nil {
 		return err
 	}
 	node := Node{ID: id}
@@ -161,7 +159,7 @@ func (r *reader) readSockets(online *CPUSet) error {
 		if sockets[socket] == nil {
 			sockets[socket] = &CPUSet{}
 		}
-		sockets[socket].words[cpu/64] |= 1 << (cpu % 64)
+		sockets[socket].Add(cpu)
 	}
 	for socket, set := range sockets {
 		if err := r.addCPUs(socket, *set); err != nil {
@@ -181,9 +179,9 @@ type coreKey struct {
 
 // addCPUs adds the CPUs of a NUMA node to the machine.
 func (r *reader) addCPUs(node int, set CPUSet) error {
-	cores := map[coreKey]*CPUSet{}
-	keys := []coreKey{} // in the order of the lowest CPU
-	for cpu := range set.All() {
+	cores := map[coreKey][]int{} // CPUs
+	keys := []coreKey{}
+	for _, cpu := range sortAsText(set) {
 		key, err := r.readCore(cpu)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -191,26 +189,34 @@ func (r *reader) addCPUs(node int, set CPUSet) error {
 		if err != nil {
 			return err
 		}
+		if r.cpus.Has(cpu) {
+			return fmt.Errorf("/%s/node%d/cpu%d: another node has this CPU, too", nodeDir, node, cpu)
+		}
+		r.cpus.Add(cpu)
 		if cores[key] == nil {
-			cores[key] = &CPUSet{}
 			keys = append(keys, key)
 		}
-		cores[key].words[cpu/64] |= 1 << (cpu % 64)
+		cores[key] = append(cores[key], cpu)
 	}
 	caches := true // false: the caches of the remaining cores are not known
 	for _, key := range keys {
 		threads, cache := cores[key], key.socket
 		if caches {
-			id, found, err := r.readCache(threads.Lowest(), len(cores)*threads.Len())
+			id, found, err := r.readCache(threads[0], len(cores)*len(threads))
 			if caches = err == nil; caches && found {
 				cache = id
 			}
 		}
-		for cpu := range threads.All() {
-			r.machine.CPUs = append(r.machine.CPUs, CPU{ID: cpu, Core: threads.Lowest(), Socket: key.socket, Node: node, Cache: cache})
+		for _, cpu := range threads {
+			r.machine.CPUs = append(r.machine.CPUs, CPU{ID: cpu, Core: slices.Min(threads), Socket: key.socket, Node: node, Cache: cache})
 		}
 	}
 	return nil
+}
+
+// sortAsText returns the CPUs in the order of their names, cpu10 before cpu2, in which the kubelet reads them.
+func sortAsText(set CPUSet) []int {
+	return slices.SortedFunc(set.All(), func(a, b int) int { return strings.Compare(strconv.Itoa(a), strconv.Itoa(b)) })
 }
 
 // readCore reads which core a CPU is a thread of.
@@ -241,12 +247,8 @@ func (r *reader) readCache(cpu, nodeCPUs int) (id int, found bool, err error) {
 			continue
 		}
 		cache := path.Join(dir, e.Name())
-		level, err := r.readNumber(path.Join(cache, "level"))
+		level, number, err := r.readCacheID(cache)
 		if err != nil {
-			return 0, false, err
-		}
-		number, err := r.readNumber(path.Join(cache, "id"))
-		if err != nil && runtime.GOARCH != "s390x" {
 			return 0, false, err
 		}
 		list, err := r.readText(path.Join(cache, "shared_cpu_list"))
@@ -262,6 +264,24 @@ func (r *reader) readCache(cpu, nodeCPUs int) (id int, found bool, err error) {
 		}
 	}
 	return id, found, nil
+}
+
+// readCacheID returns the level and the ID of the cache in a directory. Other files of which the kubelet reads the cache must exist, too.
+func (r *reader) readCacheID(dir string) (level, id int, err error) {
+	for _, name := range [...]string{"size", "type"} {
+		if _, err := r.readText(path.Join(dir, name)); err != nil {
+			return 0, 0, err
+		}
+	}
+	if level, err = r.readNumber(path.Join(dir, "level")); err != nil || runtime.GOARCH == "s390x" { // which has no IDs
+		return level, 0, err
+	}
+	text, err := r.readText(path.Join(dir, "id"))
+	if err != nil {
+		return 0, 0, err
+	}
+	number, err := strconv.ParseUint(text, 10, 32)
+	return level, int(number), err
 }
 
 // readMemory returns the memory of a NUMA node in bytes.

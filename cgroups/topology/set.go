@@ -22,10 +22,13 @@ type CPUSet struct {
 // NewCPUSet returns the set of CPUs with these IDs. It panics if an ID is negative or not below [MaxCPUs].
 func NewCPUSet(ids ...int) (s CPUSet) {
 	for _, id := range ids {
-		s.words[id/64] |= 1 << (id % 64)
+		s.Add(id)
 	}
 	return s
 }
+
+// Add adds a CPU. It panics if the ID is negative or not below [MaxCPUs].
+func (s *CPUSet) Add(id int) { s.words[id/64] |= 1 << (id % 64) }
 
 // ParseCPUSet parses the kernel's list format, such as "0-3,8". The empty text is the empty set. Source: cpuset(7).
 func ParseCPUSet(text string) (s CPUSet, err error) {
@@ -48,7 +51,7 @@ func ParseCPUSet(text string) (s CPUSet, err error) {
 			return CPUSet{}, fmt.Errorf("CPU list %.100q: range %s ends before its start", text, part)
 		}
 		for id := first; id <= last; id++ {
-			s.words[id/64] |= 1 << (id % 64)
+			s.Add(id)
 		}
 	}
 	return s, nil
@@ -66,10 +69,10 @@ func parseID(text string) (int, error) {
 }
 
 // Has reports whether the CPU is in the set.
-func (s *CPUSet) Has(id int) bool { return id >= 0 && id < MaxCPUs && s.words[id/64]&(1<<(id%64)) != 0 }
+func (s CPUSet) Has(id int) bool { return id >= 0 && id < MaxCPUs && s.words[id/64]&(1<<(id%64)) != 0 }
 
 // Len returns the number of CPUs.
-func (s *CPUSet) Len() (count int) {
+func (s CPUSet) Len() (count int) {
 	for _, w := range s.words {
 		count += bits.OnesCount64(w)
 	}
@@ -77,10 +80,10 @@ func (s *CPUSet) Len() (count int) {
 }
 
 // IsEmpty reports whether the set has no CPUs.
-func (s *CPUSet) IsEmpty() bool { return *s == CPUSet{} }
+func (s CPUSet) IsEmpty() bool { return s == CPUSet{} }
 
 // Union returns the CPUs of both sets.
-func (s *CPUSet) Union(other *CPUSet) (union CPUSet) {
+func (s CPUSet) Union(other CPUSet) (union CPUSet) {
 	for i := range s.words {
 		union.words[i] = s.words[i] | other.words[i]
 	}
@@ -88,7 +91,7 @@ func (s *CPUSet) Union(other *CPUSet) (union CPUSet) {
 }
 
 // Intersect returns the CPUs that are in both sets.
-func (s *CPUSet) Intersect(other *CPUSet) (common CPUSet) {
+func (s CPUSet) Intersect(other CPUSet) (common CPUSet) {
 	for i := range s.words {
 		common.words[i] = s.words[i] & other.words[i]
 	}
@@ -96,7 +99,7 @@ func (s *CPUSet) Intersect(other *CPUSet) (common CPUSet) {
 }
 
 // Minus returns the CPUs that are not in other.
-func (s *CPUSet) Minus(other *CPUSet) (rest CPUSet) {
+func (s CPUSet) Minus(other CPUSet) (rest CPUSet) {
 	for i := range s.words {
 		rest.words[i] = s.words[i] &^ other.words[i]
 	}
@@ -104,7 +107,7 @@ func (s *CPUSet) Minus(other *CPUSet) (rest CPUSet) {
 }
 
 // CountCommon returns the number of CPUs that are in both sets.
-func (s *CPUSet) CountCommon(other *CPUSet) (count int) {
+func (s CPUSet) CountCommon(other CPUSet) (count int) {
 	for i, w := range s.words {
 		count += bits.OnesCount64(w & other.words[i])
 	}
@@ -112,7 +115,7 @@ func (s *CPUSet) CountCommon(other *CPUSet) (count int) {
 }
 
 // All returns the IDs in ascending order.
-func (s *CPUSet) All() iter.Seq[int] {
+func (s CPUSet) All() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i, w := range s.words {
 			for ; w != 0; w &= w - 1 {
@@ -125,7 +128,7 @@ func (s *CPUSet) All() iter.Seq[int] {
 }
 
 // Lowest returns the lowest ID, or -1 for the empty set.
-func (s *CPUSet) Lowest() int {
+func (s CPUSet) Lowest() int {
 	for i, w := range s.words {
 		if w != 0 {
 			return i*64 + bits.TrailingZeros64(w)
@@ -135,7 +138,7 @@ func (s *CPUSet) Lowest() int {
 }
 
 // Highest returns the highest ID, or -1 for the empty set.
-func (s *CPUSet) Highest() int {
+func (s CPUSet) Highest() int {
 	for i := len(s.words) - 1; i >= 0; i-- {
 		if w := s.words[i]; w != 0 {
 			return i*64 + 63 - bits.LeadingZeros64(w)
@@ -171,4 +174,16 @@ func (s CPUSet) String() string {
 	}
 	flush()
 	return string(text)
+}
+
+// MarshalText returns the text of String, for JSON and logs.
+func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText sets the set to that of [ParseCPUSet].
+func (s *CPUSet) UnmarshalText(text []byte) error {
+	set, err := ParseCPUSet(string(text))
+	if err == nil {
+		*s = set
+	}
+	return err
 }

@@ -4,6 +4,7 @@
 package topology_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,10 @@ func FuzzParseCPUSet(f *testing.F) {
 		again, err := topology.ParseCPUSet(set.String())
 		require.NoError(t, err)
 		require.Equal(t, set, again)
+		encoded, err := json.Marshal(set)
+		require.NoError(t, err)
+		require.NoError(t, json.Unmarshal(encoded, &again))
+		require.Equal(t, set, again)
 		ids := slices.Collect(set.All())
 		require.Len(t, ids, set.Len())
 		require.True(t, slices.IsSorted(ids))
@@ -68,8 +73,8 @@ func FuzzParseCPUSet(f *testing.F) {
 			require.True(t, set.Has(id))
 		}
 		half := topology.NewCPUSet(ids[:len(ids)/2]...)
-		rest := set.Minus(&half)
-		require.Equal(t, set, half.Union(&rest))
-		require.Zero(t, half.CountCommon(&rest))
+		rest := set.Minus(half)
+		require.Equal(t, set, half.Union(rest))
+		require.Zero(t, half.CountCommon(rest))
 	})
 }
