@@ -5,6 +5,7 @@ package nodeapi_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -32,19 +33,28 @@ func TestListenAllClosesListenersAfterAnError(t *testing.T) {
 	require.NoError(t, again.Close())
 }
 
+// writerFunc implements io.Writer with a function.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // While another program has the port, ListenAndRun retries.
 func TestListenAndRunWaitsForBusyPort(t *testing.T) {
 	busy, err := nodeapi.ListenAll(t.Context(), "127.0.0.1:0")
 	require.NoError(t, err)
 	address := busy[0].Addr().String()
-	s, err := nodeapi.New(nodeapi.Options{Insecure: true})
+	failed := make(chan struct{})
+	closeOnce := sync.OnceFunc(func() { close(failed) })
+	logger := slog.New(slog.NewTextHandler(writerFunc(func(p []byte) (int, error) { closeOnce(); return len(p), nil }), nil))
+	s, err := nodeapi.New(nodeapi.Options{Insecure: true, Logger: logger})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { assert.NoError(t, s.ListenAndRun(ctx, address, s.Healthz())) })
-	time.AfterFunc(100*time.Millisecond, func() { assert.NoError(t, busy[0].Close()) })
+	<-failed // the first attempt to listen
+	require.NoError(t, busy[0].Close())
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		resp, err := (&http.Client{Timeout: time.Second}).Get("http://" + address + "/healthz")
 		require.NoError(c, err)

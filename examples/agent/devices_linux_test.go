@@ -176,10 +176,12 @@ func TestIntegrationDevicesOfTwoPlugins(t *testing.T) {
 	n.manifests.Remove("gone.yaml")
 	a.AwaitLine(timeout, "pod is removed", "gone-n1")
 	require.NoError(t, os.Remove(hold))
+	held := len(n.calls()) // a call that timed out is repeated
+	require.NotContains(t, n.calls()[2:], "start a,b")
 	n.manifests.Write("next.yaml", strings.ReplaceAll(both, "name: both", "name: next"))
 	n.awaitRunning(timeout, "next-n1")
 	n.awaitLog("next-n1", "main", "has a,b and w", "opened")
-	require.Equal(t, []string{"allocate a,b", "start a,b", "allocate a,b", "allocate a,b", "start a,b"}, n.calls())
+	require.Equal(t, []string{"allocate a,b", "start a,b"}, n.calls()[held:])
 	first.Kill()
 	second.Kill()
 	n.drain(a)

@@ -5,6 +5,7 @@ package main_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
 // resourcesClient calls List of a podresources socket, and counts the responses.
@@ -62,6 +65,10 @@ func TestIntegrationPodResourcesWhilePodsComeAndGo(t *testing.T) {
 	n := newGadgetNode(t, "a", "b", "c", "d")
 	a, plugin := n.start(nil), n.startPlugin()
 	a.AwaitLine(timeout, "device plugin is connected", "example.com/gadget")
+	exetest.Eventually(t, timeout, func() error {
+		_, err := os.Lstat(filepath.Join(n.state, "pod-resources", "kubelet.sock"))
+		return err
+	})
 	conn, err := grpc.NewClient("unix://"+filepath.Join(n.state, "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -81,6 +88,8 @@ func TestIntegrationPodResourcesWhilePodsComeAndGo(t *testing.T) {
 			}
 		}
 	})
+	end := sync.OnceFunc(func() { close(stop); calls.Wait() })
+	defer end()
 	const pods = 5
 	name := func(i int) string { return fmt.Sprintf("p%d", i) }
 	for i := range pods {
@@ -91,8 +100,7 @@ func TestIntegrationPodResourcesWhilePodsComeAndGo(t *testing.T) {
 			a.AwaitLine(timeout, "pod is removed", name(i-2)+"-n1")
 		}
 	}
-	close(stop)
-	calls.Wait()
+	end()
 	seconds := time.Since(started).Seconds()
 	t.Logf("%.0f calls a second, %.0f accepted a second", float64(c.accepted+c.refused)/seconds, float64(c.accepted)/seconds)
 	require.Len(t, c.held, pods, "each pod was listed")

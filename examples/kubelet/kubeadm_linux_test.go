@@ -260,7 +260,7 @@ func (c *kubeadmCluster) renewCertificates() {
 // control plane may use the certificate that kubeadm has signed: kubeadm restarts the kubelet before the first request is completed.
 func (c *kubeadmCluster) awaitRotation() {
 	c.t.Helper()
-	exetest.Eventually(c.t, time.Minute, func() error { // after 70 to 90 % of four minutes
+	exetest.Eventually(c.t, 4*time.Minute, func() error { // after 70 to 90 % of four minutes since the join
 		if files := c.worker.script("ls /var/lib/kubelet/pki/kubelet-client-2*.pem"); strings.Count(files, ".pem") < 2 {
 			return fmt.Errorf("the only certificate is %s", files)
 		}
