@@ -46,8 +46,8 @@ func (a *Allocator) setComplete(h *holding, complete bool) {
 	h.complete, a.allocations = complete, nil
 }
 
-// askPreferred calls GetPreferredAllocation for the need at index at of h, and chooses the preferred devices. It repeats the call if another pod has
-// taken one of these devices meanwhile.
+// askPreferred calls GetPreferredAllocation of a plugin for the request h.needs[at], and chooses the preferred devices. If
+// another pod takes one of these devices during the call, it repeats the call, at most maxAsks times in all.
 func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error {
 	for range maxAsks {
 		c, f, err := a.findAsked(h, at)
@@ -72,8 +72,8 @@ func (a *Allocator) askPreferred(ctx context.Context, h *holding, at int) error 
 	return nil
 }
 
-// findAsked returns the claim at index at of h, and the plugin to call for its preferences; nil: no call is needed. If chooseDevices has stopped
-// before this claim, findAsked chooses its devices first.
+// findAsked returns the claim h.claims[at], and the plugin that must be asked for its preferred devices. A nil plugin means
+// that no call is necessary. If chooseDevices has not yet reached this claim, findAsked first chooses its devices.
 func (a *Allocator) findAsked(h *holding, at int) (claim, *feed, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,8 +102,8 @@ func containsAll(ids, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(id string) bool { return !set[id] })
 }
 
-// callError converts the error of a plugin's call. If ctx of the call has ended, the result permits a retry; otherwise it is a [*Refusal]. Nil stays
-// nil.
+// callError converts err, the error of a plugin call; nil stays nil. If ctx, the context of the call, has ended, the caller can
+// retry. Any other error becomes a [*Refusal].
 func (h *holding) callError(ctx context.Context, call, resource string, err error) error {
 	switch {
 	case err == nil:
@@ -114,7 +114,8 @@ func (h *holding) callError(ctx context.Context, call, resource string, err erro
 	return newRefusal(err)
 }
 
-// callAllocate calls Allocate of the plugin for the claim at index at of h. It returns an error for a response that is too large.
+// callAllocate calls Allocate of the plugin for the devices in h.claims[at], the claim of one container to one resource. It
+// returns an error if the response is too large to be recorded.
 func (a *Allocator) callAllocate(ctx context.Context, h *holding, at int) (Response, error) {
 	a.mu.Lock()
 	c := h.claims[at]
@@ -195,7 +196,8 @@ func (a *Allocator) claimsOf(uid, container string) (h *holding, claims []int, e
 	return h, claims, nil
 }
 
-// callPreStart calls PreStartContainer for the claim at index at of h, if the plugin has requested this call.
+// callPreStart calls PreStartContainer of the plugin for the devices in h.claims[at]. It does nothing if the plugin has not
+// requested this call.
 func (a *Allocator) callPreStart(ctx context.Context, h *holding, at int) error {
 	a.mu.Lock()
 	c := h.claims[at]

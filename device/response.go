@@ -38,7 +38,8 @@ func (r *Response) checkSize(resource string) error {
 	return nil
 }
 
-// merger merges the responses of one container. The first value of a name is used.
+// merger merges the Allocate responses of all plugins of one container. If two responses have a value for the same name, the
+// merger keeps the first value.
 type merger struct {
 	merged Response
 	from   map[string]string // the resource of each name, such as "environment variable A"
@@ -46,8 +47,8 @@ type merger struct {
 	err    error // about the first name with two values
 }
 
-// addValue stores the value of a name, such as environment variable A, and returns true if the name is new. If the name has another value already,
-// addValue sets m.err.
+// addValue records a value for a kind and a name, such as "environment variable" and "PATH", from the plugin of the resource.
+// It returns false if the name already has a value. If the two values differ, it also sets m.err.
 func (m *merger) addValue(resource, kind, name string, value any) bool {
 	key := kind + " " + name
 	before, ok := m.values[key]
@@ -61,7 +62,8 @@ func (m *merger) addValue(resource, kind, name string, value any) bool {
 	return false
 }
 
-// addResponse adds the response of the plugin of one resource to m.merged.
+// addResponse adds the environment variables, annotations, mounts and devices in r, a plugin's Allocate response, to m.merged.
+// It skips a name that already has a value. resource is the name of the plugin's resource.
 func (m *merger) addResponse(resource string, r *Response) {
 	for _, name := range slices.Sorted(maps.Keys(r.Env)) {
 		if m.addValue(resource, "environment variable", name, r.Env[name]) {
@@ -122,7 +124,8 @@ func (a *Allocator) checkConflicts(h *holding) error {
 	return nil
 }
 
-// addNote adds the annotation [AnnotationDevices] with the IDs of the claims, which are indexes in h.claims. Above maxNote it adds none.
+// addNote adds the annotation [AnnotationDevices] with the device IDs of the claims, which are indexes in h.claims. If the
+// annotation would exceed maxNote bytes, addNote does nothing.
 func (r *Response) addNote(h *holding, claims []int) {
 	ids := map[string][]string{}
 	for _, at := range claims {

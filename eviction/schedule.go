@@ -61,7 +61,8 @@ func (s Signal) minExhaustSeconds() float64 {
 	}
 }
 
-// nextPeriod returns the time until the next observation: a quarter of the estimated time until the threshold t is met.
+// nextPeriod returns the time to wait before the signal is observed again: a quarter of the estimated time until reading meets
+// threshold t. The result is at least minPeriod and at most maxPeriod.
 func (s readingSample) nextPeriod(reading Reading, t Threshold) time.Duration {
 	left := -float64(reading.amountMissing(t, false))
 	// The usage may accelerate at any time: the fastest expected growth counts.

@@ -239,7 +239,8 @@ func unknownGracePeriod(c *cri.Container) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, unknownGrace), maxUnknownGrace)
 }
 
-// readStatus returns the current status of a container. Without a cri.Inspector it returns the container as listed.
+// readStatus returns the current status of the container with this ID from the runtime. If the runtime does not implement
+// cri.Inspector, it returns the container as listed in s.Snapshot.
 func (g *Containers) readStatus(ctx context.Context, s *ContainerState, id string) (cri.Container, error) {
 	var listed cri.Container
 	for i := range s.Snapshot.Containers {

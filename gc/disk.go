@@ -25,7 +25,7 @@ type diskMeter struct {
 	slot       chan struct{} // held by the running measurement
 }
 
-// errDiskHangs is the error of a measurement while an earlier one hangs.
+// errDiskHangs is the error of a measurement that is refused because a previous measurement hangs.
 var errDiskHangs = errors.New("an earlier measurement of the file system of images has not returned")
 
 func (m *diskMeter) measure(ctx context.Context) (Disk, error) {

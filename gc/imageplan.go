@@ -133,7 +133,8 @@ func (p *ImagePolicy) isYoung(image *Image, now time.Time) bool {
 	return !image.LastUsed.Before(now) || now.Sub(image.FirstDetected) < p.MinAge
 }
 
-// isTooOld reports whether the image is removed even if there is enough space, because it was not used for MaxAge.
+// isTooOld reports whether the image has been unused for longer than p.MaxAge. Such an image is removed even if the disk has
+// enough free space.
 func (p *ImagePolicy) isTooOld(image *Image, state *ImageState) bool {
 	switch {
 	case p.MaxAge == 0:

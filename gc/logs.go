@@ -115,8 +115,8 @@ func isUID(name string) bool {
 	return len(digits) == 32 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// removeDirs removes the directories below path of removed pods that have no sandbox or container. prepare, if any, is
-// called before each removal; if it fails, the directory stays.
+// removeDirs removes the directories below path of removed pods that have no sandbox or container. If prepare is not nil, it is
+// called before each removal. If prepare returns an error, the directory stays.
 func (g *Containers) removeDirs(
 	ctx context.Context, s *ContainerState, path string, uidOf func(name string) string, prepare func(ctx context.Context, root *os.Root, name string) error,
 ) error {

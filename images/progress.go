@@ -114,8 +114,8 @@ func (o *Options) pullDeadline(start, lastProgress time.Time) (at time.Time, rea
 	return at, reason
 }
 
-// watchPull waits until the pull must be stopped, and returns the reason, or nil if ctx ends. It calls onSlow once after
-// Options.SlowAfter.
+// watchPull waits until a running image pull exceeds a time limit, and returns the reason to stop the pull. If ctx ends first,
+// it returns nil. If the pull runs for Options.SlowAfter, it calls onSlow once.
 func (p *Puller) watchPull(ctx context.Context, onSlow func()) error {
 	start := time.Now()
 	slowAt := start.Add(p.opts.SlowAfter)

@@ -16,7 +16,8 @@ import (
 // those that have no label.
 const LabelOwner = ownership.Label
 
-// claimOwner sets the owner label of this agent, and locks Dirs.Pods, if any, until release is called.
+// claimOwner sets r.owner, the value of the label that marks the sandboxes and containers of this agent. If Options.Dirs.Pods
+// is set, it locks this directory until the caller calls release.
 func (r *Reconciler) claimOwner() (release func() error, err error) {
 	owner, release := r.opts.Owner, func() error { return nil }
 	if r.opts.Dirs.Pods != "" {

@@ -51,13 +51,14 @@ func (r *router) addRoot(root string) {
 	}
 }
 
-// addRoute adds a route whose handler serves these methods, with a media type, for paths that match a pattern. The first path
-// element must be a root.
+// addRoute adds a route: handler serves requests with these methods for paths that match pattern. mediaType is the media type
+// of its responses. The first path element must be a root; see addRoot.
 func (r *router) addRoute(pattern, mediaType string, handler func(http.ResponseWriter, *http.Request, params), methods ...string) {
 	r.routes = append(r.routes, route{elements: splitPath(pattern), methods: methods, produces: mediaType, handler: handler})
 }
 
-// addMetricPaths adds names as values of the metric label path. All paths without such a name have the value "other".
+// addMetricPaths adds allowed values of the label "path" of request metrics: names are starts of URL paths, such as "pods".
+// Requests for all other paths get the label value "other".
 func (r *router) addMetricPaths(names ...string) {
 	for _, name := range names {
 		r.metricPaths[name] = true
@@ -113,15 +114,16 @@ func (r *route) matchPath(got []string) (params, bool) {
 	return values, len(got) == len(r.elements)
 }
 
-// acceptsMedia reports whether an Accept header accepts the media type produces. Media type parameters are ignored.
-func acceptsMedia(header, produces string) bool {
+// acceptsMedia reports whether an Accept header allows a response of this media type. A missing header allows every response.
+// Parameters in the header, such as q=0.5, are ignored.
+func acceptsMedia(header, mediaType string) bool {
 	if header == "" {
 		return true
 	}
 	for kind := range strings.SplitSeq(header, ",") {
 		kind, _, _ = strings.Cut(kind, ";")
 		kind = strings.Trim(kind, " ")
-		if kind == "*/*" || produces != "" && kind == produces {
+		if kind == "*/*" || mediaType != "" && kind == mediaType {
 			return true
 		}
 	}

@@ -58,12 +58,12 @@ func (o *Options) parseAnnotations(pod *corev1.Pod, container string) (Behavior,
 	return b, nil
 }
 
-// ParseBehavior parses text, the value of an [AnnotationUsage] annotation without the field trace. seed selects the start
-// times of bursts. An error quotes the invalid field.
+// ParseBehavior parses text, the value of an [AnnotationUsage] annotation without the field trace. seed determines the start
+// times of the load peaks in the function bursts. An error quotes the invalid field.
 func ParseBehavior(text string, seed uint64) (Behavior, error) { return parseFields(text, seed, nil) }
 
-// parseFields parses text, the value of an [AnnotationUsage] annotation. traces are the traces that the field trace can
-// name. seed selects the start times of bursts.
+// parseFields parses text, the value of an [AnnotationUsage] annotation. traces are the traces that the field trace can name.
+// seed determines the start times of the load peaks in the function bursts.
 func parseFields(text string, seed uint64, traces map[string]*Trace) (b Behavior, err error) {
 	if len(text) > maxUsageText {
 		return b, fmt.Errorf("%d bytes, more than %d", len(text), maxUsageText)
@@ -100,7 +100,8 @@ func tracedUsage(value string, traces map[string]*Trace) (Usage, error) {
 	return u, nil
 }
 
-// setField sets the field with this name from the text value. seed selects the start times of bursts.
+// setField parses one field of an [AnnotationUsage] annotation, such as name "memory" with value "64Mi", and stores it in b.
+// seed determines the start times of the load peaks in the function bursts.
 func (b *Behavior) setField(name, value string, seed uint64) (err error) {
 	switch name {
 	case "exit":
@@ -138,8 +139,8 @@ func (b *Behavior) setField(name, value string, seed uint64) (err error) {
 	return nil
 }
 
-// parseCurve parses the value of a usage field: a constant amount such as 64Mi, or a function call such as
-// ramp(64Mi,2Gi,10m). seed selects the start times of bursts.
+// parseCurve parses the value of a usage field: a constant amount such as 64Mi, or a function call such as ramp(64Mi,2Gi,10m).
+// seed determines the start times of the load peaks in the function bursts.
 func parseCurve(text string, seed uint64) (Curve, error) {
 	name, rest, isFunction := strings.Cut(text, "(")
 	if !isFunction {

@@ -24,7 +24,7 @@ const (
 	reasonOOMKilled  = "OOMKilled"
 )
 
-// killedExit is the exit of a container that SIGKILL has ended.
+// killedExit is how a container exits that SIGKILL has killed.
 var killedExit = critest.Exit{Code: 137} //nolint:gochecknoglobals // constant
 
 // loopContainer is a container in the runtime of a Loop.

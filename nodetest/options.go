@@ -63,9 +63,9 @@ type Options struct {
 // Behavior is how a container behaves. The zero value runs until it is stopped and uses nothing.
 type Behavior struct {
 	Usage Usage
-	// Exit is the exit of the container without a stop signal. Nil: it runs until it is stopped.
+	// Exit is how the container exits without a stop signal. Nil: it runs until it is stopped.
 	Exit *critest.Exit
-	// Stop is the exit after the stop signal. Nil: at once, with 128 plus the signal number.
+	// Stop is how the container exits after the stop signal. Nil: at once, with exit code 128 plus the signal number.
 	Stop *critest.Exit
 	// StartError is the error with which the start of the container fails. Nil: the container starts.
 	StartError error

@@ -65,8 +65,9 @@ func (n *Node) transform(pod *corev1.Pod) *corev1.Pod {
 	return run
 }
 
-// simulatedPod returns a copy of a pod without volumes, resource claims and host aliases. Its probes and HTTP hooks become exec
-// actions for its behavior, with the command "http", "tcp" or "grpc".
+// simulatedPod returns a copy of pod for the simulated runtime, without volume mounts, resource claims and host aliases. Its
+// HTTP, TCP and gRPC probes and HTTP hooks become exec actions. [Behavior].Probe receives their command, which is "http", "tcp"
+// or "grpc".
 func simulatedPod(pod *corev1.Pod) *corev1.Pod {
 	// It shares memory, because a node of a cluster has both for each pod.
 	copied := *pod
@@ -81,8 +82,8 @@ func simulatedPod(pod *corev1.Pod) *corev1.Pod {
 	return &copied
 }
 
-// simulatedContainers returns a copy of the containers without volumes and resource claims. All probes and HTTP hooks become
-// exec probes and exec hooks.
+// simulatedContainers returns a copy of the containers without volume mounts and resource claims. All their probes and HTTP
+// hooks become exec probes and exec hooks.
 func simulatedContainers(list []corev1.Container) []corev1.Container {
 	list = slices.Clone(list)
 	for i := range list {

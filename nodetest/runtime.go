@@ -174,7 +174,8 @@ func (s *simulatedRuntime) scriptFor(config *cri.ContainerConfig) critest.Script
 	return script
 }
 
-// startProcess starts the process of a container that the runtime has started. If this fails, it kills the container.
+// startProcess creates the simulated process of container c, after the runtime has changed the container to the state running.
+// If the process cannot be created, it makes the container exit.
 func (s *simulatedRuntime) startProcess(pod *corev1.Pod, identity cri.PodIdentity, c cri.Container, b *Behavior) {
 	cgroup := cgroups.PodPath("", cgroups.QOS(qos.StatusClass(pod)), identity.UID).Join(c.ID)
 	s.containers.addContainer(c.ID, &simulatedContainer{pod: identity, name: c.Name, cgroup: cgroup})

@@ -15,8 +15,8 @@ const (
 	ContainerStarted EventType = iota
 	// ContainerDied reports that a container no longer runs, or was already exited when first listed.
 	ContainerDied
-	// ContainerRemoved reports that the runtime no longer lists a container. It always follows ContainerDied, in the same list of
-	// events or an earlier one.
+	// ContainerRemoved reports that the runtime no longer lists a container. A ContainerDied event always precedes it, in the same
+	// list of events or in a previous list.
 	ContainerRemoved
 	// ContainerChanged reports that a container entered a state other than running and exited: created, or unknown. [Diff]
 	// returns it; a [Generator] does not publish it.

@@ -179,10 +179,10 @@ func (l *loop) podForEvent(event runtimeEvent, eventTime time.Time) string {
 	return uid
 }
 
-// isCovered reports whether a list that started after the event already contains its effect. A burst of events thus causes at
-// most two lists of a pod.
+// isCovered reports whether a full list, or a list of the pod with this UID, has started after eventTime. Such a list contains
+// the effect of the event, so the event needs no further list.
 //
-// The runtime uses the clock of this machine. If it is set back, changes may be missed until the next full relist.
+// The runtime and the agent read the same clock. If the clock is set back, changes may be missed until the next full relist.
 func (l *loop) isCovered(uid string, eventTime time.Time) bool {
 	if eventTime.IsZero() {
 		return false

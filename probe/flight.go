@@ -57,7 +57,8 @@ func (f *flight) nextCheck() time.Time {
 	return time.Time{}
 }
 
-// attemptResult is the result of one prober call. A probe calls its prober up to three times while it returns errors.
+// attemptResult is the result of one prober call. A probe calls its prober again after an error, up to [maxAttempts] calls in
+// all.
 type attemptResult struct {
 	flight *flight
 	result Result
@@ -132,8 +133,8 @@ func (l *loop) startAttempt(ctx context.Context, running *flight) {
 	l.reschedule(running.entry)
 }
 
-// applyResult updates the state of a probe by the result of a prober call. After an error it repeats the call, up to
-// maxAttempts.
+// applyResult updates the state of a probe with the result of a prober call. If the call returned an error, it starts the next
+// call instead, up to maxAttempts calls per probe.
 func (l *loop) applyResult(ctx context.Context, result attemptResult) {
 	f := result.flight
 	e := f.entry

@@ -65,8 +65,8 @@ func (n Node) setMemoryQoS(resources *cri.Resources, pod *corev1.Pod, container 
 	}
 }
 
-// computeMemoryHigh returns memory.high, request plus ThrottlingFactor*(limit-request) in whole pages. ok is false if it would
-// not exceed request.
+// computeMemoryHigh returns the value of memory.high for a container: request plus ThrottlingFactor times (limit - request), in
+// whole pages. ok is false if memory.high must not be set, for example because it would not exceed request.
 func (n Node) computeMemoryHigh(request, limit int64) (value int64, ok bool) {
 	if n.ThrottlingFactor == nil || limit <= 0 {
 		return 0, false

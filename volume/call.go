@@ -64,8 +64,8 @@ func (pc *pluginCall) callPlugin(ctx context.Context) (res result) {
 	return res
 }
 
-// markFinal wraps err in a [FinalError] if the volume was absent from the node before the step, which must not have changed the
-// node.
+// markFinal wraps err in a [FinalError] if the volume was absent from the node before the step. err is from a step that failed
+// before it changed the node.
 func (pc *pluginCall) markFinal(err error) error {
 	if pc.prior.absent {
 		return &FinalError{Err: err}

@@ -90,7 +90,7 @@ func (p *podState) findVolume(name string) *entry {
 	return nil
 }
 
-// isUsedBy reports whether one of the names of the volume is among those that containers use.
+// isUsedBy reports whether containers use the volume. used has the volume names that containers mount or map.
 func (e *entry) isUsedBy(used map[string]bool) bool {
 	return slices.ContainsFunc(e.recorded.Names(), func(name string) bool { return used[name] })
 }
@@ -106,8 +106,8 @@ func (e *entry) podSource(pod *corev1.Pod) *corev1.Volume {
 	return nil
 }
 
-// isReadOnly reports whether the pod declares the volume read-only. A claim can have several names in the pod: all of them
-// must be read-only.
+// isReadOnly reports whether the pod spec declares the volume read-only. If several volumes in the pod spec name the same
+// claim, all of these must be read-only.
 func (e *entry) isReadOnly(pod *corev1.Pod) bool {
 	found := false
 	for _, name := range e.recorded.Names() {

@@ -37,7 +37,8 @@ func (pc *pluginCall) useRecordedClaim(err error) bool {
 	return true
 }
 
-// isStillMounted reports whether the volume is mounted or mapped on this node, or needs no device.
+// isStillMounted reports whether the volume is mounted on this node, or mapped as a block device. It also returns true for a
+// volume that has no device.
 func (pc *pluginCall) isStillMounted() bool {
 	v := &pc.volume
 	if v.Device.Name == "" {

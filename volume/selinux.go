@@ -22,8 +22,9 @@ type SELinux struct {
 	FileLabel string
 }
 
-// ReadSELinux reads the state of SELinux on a node. root is the node's root file system, such as os.DirFS("/"), of which it
-// reads files in sys, proc, etc and usr. A node without SELinux has the zero value.
+// ReadSELinux reads whether SELinux is enabled on a node, and the default label of container files. root is the node's root
+// file system, such as os.DirFS("/"). ReadSELinux reads files below its directories /sys, /proc, /etc and /usr. A node without
+// SELinux has the zero value.
 func ReadSELinux(root fs.FS) (SELinux, error) {
 	n, err := selinux.ReadNode(root)
 	return SELinux{Enabled: n.Enabled, FileLabel: n.DefaultFileLabel}, err

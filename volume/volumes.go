@@ -73,8 +73,9 @@ func New(opts Options) (*Volumes, error) {
 	return v, nil
 }
 
-// Notify registers a function that is called with the UIDs of pods whose failed Prepare call should be repeated: all volumes are
-// set up now, or a refused claim may be usable. It is called without a lock, from goroutines of Run and Release.
+// Notify registers fn, which is called with the UIDs of pods whose failed Prepare call may now succeed. Either all volumes of
+// the pod are set up now, or a claim that was refused may be usable. fn is called without a lock, from goroutines of Run and
+// Release.
 func (v *Volumes) Notify(fn func(uids ...string)) { v.ready.Add(fn) }
 
 // Pods returns the sorted UIDs of all pods with volumes, including pods whose record cannot be read. At its start, the agent

@@ -14,7 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// needSampler returns the driver as a cgroups.Sampler, or skips the case.
+// needSampler returns the driver as a cgroups.Sampler. It skips the test if the driver does not implement this interface.
 func (t *trial) needSampler() cgroups.Sampler {
 	t.Helper()
 	s, ok := t.driver.(cgroups.Sampler)
@@ -136,7 +136,7 @@ func (t *trial) zeroSwapLimit() *int64 {
 	return nil
 }
 
-// needWatcher returns the driver as a cgroups.Watcher. It skips the case if the driver or the host cannot watch memory events.
+// needWatcher returns the driver as a cgroups.Watcher. It skips the test if the driver or the host cannot watch memory events.
 func (t *trial) needWatcher() cgroups.Watcher {
 	t.Helper()
 	w, ok := t.driver.(cgroups.Watcher)

@@ -9,7 +9,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 )
 
-// needKiller returns the driver as a cgroups.Killer, or skips the case.
+// needKiller returns the driver as a cgroups.Killer. It skips the test if the driver does not implement this interface.
 func (t *trial) needKiller() cgroups.Killer {
 	t.Helper()
 	k, ok := t.driver.(cgroups.Killer)
@@ -19,7 +19,7 @@ func (t *trial) needKiller() cgroups.Killer {
 	return k
 }
 
-// needFreezer returns the driver as a cgroups.Freezer, or skips the case.
+// needFreezer returns the driver as a cgroups.Freezer. It skips the test if the driver does not implement this interface.
 func (t *trial) needFreezer() cgroups.Freezer {
 	t.Helper()
 	f, ok := t.driver.(cgroups.Freezer)

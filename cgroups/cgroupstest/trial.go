@@ -22,8 +22,8 @@ const (
 	mib  = 1 << 20
 )
 
-// trial is the environment of one case of [TestDriver]: the driver, the fixture and checks. Its methods that fail the test name
-// the violated rule.
+// trial is the environment of one test case of [TestDriver]: the driver, the fixture and checks. The failure messages of its
+// checks contain the argument rule, the documented rule that the driver has violated.
 type trial struct {
 	*suite.Check
 	fixture Fixture
@@ -35,8 +35,8 @@ func newTrial(t *testing.T, f Fixture) *trial {
 	return &trial{Check: &suite.Check{T: t, Timeout: f.Timeout, Poll: poll}, fixture: f, driver: f.New(t), ctx: t.Context()}
 }
 
-// requireRefused fails the test unless err is a [cgroups.Error] for cgroup p. call describes the call that has returned err.
-// The failure message quotes rule.
+// requireRefused fails the test unless err is a [cgroups.Error] for cgroup p. The failure message contains rule and call, a
+// text for the driver call that has returned err.
 func (t *trial) requireRefused(err error, p cgroups.Path, rule, call string) {
 	t.Helper()
 	t.Hold(err != nil, rule, "%s succeeds", call)
@@ -83,8 +83,8 @@ func (t *trial) readProcs(p cgroups.Path) []int {
 	return pids
 }
 
-// requireExists fails the test if cgroup p does not exist. If want is false, it fails the test if p exists. The failure
-// message quotes rule.
+// requireExists fails the test if cgroup p does not exist although want is true, or exists although want is false. The failure
+// message contains rule.
 func (t *trial) requireExists(p cgroups.Path, want bool, rule string) {
 	t.Helper()
 	_, err := t.driver.Children(t.ctx, p)
@@ -95,8 +95,8 @@ func (t *trial) requireExists(p cgroups.Path, want bool, rule string) {
 	t.Hold(errors.Is(err, fs.ErrNotExist), rule, "cgroup %s is there, or not to be read: %v", p, err)
 }
 
-// startProc starts a process with this memory in cgroup p and returns its PID. It skips the case if the fixture cannot start
-// processes.
+// startProc starts a process with this number of bytes of memory in cgroup p, and returns its PID. It skips the test if
+// Fixture.Start is nil.
 func (t *trial) startProc(p cgroups.Path, memory int64) int {
 	t.Helper()
 	if t.fixture.Start == nil {
@@ -105,7 +105,7 @@ func (t *trial) startProc(p cgroups.Path, memory int64) int {
 	return t.fixture.Start(t.T, t.driver, p, memory)
 }
 
-// needControllers skips the case unless the host has all these controllers.
+// needControllers skips the test unless the host has all these cgroup controllers.
 func (t *trial) needControllers(controllers ...string) {
 	t.Helper()
 	for _, c := range controllers {
@@ -122,16 +122,16 @@ func (t *trial) needV2() {
 	}
 }
 
-// requireLimit fails the test unless the limit got, which was read back, equals want. The failure message contains name and
-// quotes rule.
+// requireLimit fails the test unless the limit got, which was read back, equals want. The failure message contains rule and
+// name, the name of the limit.
 func (t *trial) requireLimit(got *int64, want int64, rule, name string) {
 	t.Helper()
 	t.Hold(got != nil, rule, "%s is unset, want %d", name, want)
 	t.Hold(*got == want, rule, "%s is %d, want %d", name, *got, want)
 }
 
-// runConcurrently calls f(ctx, i) concurrently for each i from 0 to n-1, and waits for all calls. If a call fails, the test
-// fails and quotes rule.
+// runConcurrently calls f(ctx, i) for each i from 0 to n-1 in its own goroutine, and waits for all calls. If a call returns an
+// error, it fails the test with a message that contains rule, the violated rule.
 func (t *trial) runConcurrently(n int, rule string, f func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, t.fixture.Timeout)

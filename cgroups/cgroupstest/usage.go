@@ -131,7 +131,8 @@ func (t *Tree) withCgroup(op string, p cgroups.Path, f func(n *node) error) erro
 	})
 }
 
-// toStats returns the usage of cgroup as a driver reads it in the cgroup version of the tree.
+// toStats converts the simulated usage of cgroup to the statistics that a cgroup driver returns. In mode V1 it leaves out
+// values that cgroup v1 does not have, such as pressure.
 func (t *Tree) toStats(cgroup *node) cgroups.Stats {
 	u := &cgroup.usage
 	s := cgroups.Stats{

@@ -10,11 +10,12 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/topology"
 )
 
-// maxTried is the number of distributions that are compared. A search with more is replaced by one that is linear in the number of NUMA nodes.
+// maxTried is the maximum number of distributions that a search compares. A larger search is replaced by a search in linear
+// time of the number of NUMA nodes.
 const maxTried = 1 << 16
 
-// takeSpread takes equal shares of the smallest number of NUMA nodes that have enough free CPUs, such that the free CPUs that are left are balanced.
-// Whatever cannot be divided equally goes in groups to some of these nodes.
+// takeSpread takes n CPUs in equal shares from as few NUMA nodes as possible, so that the remaining free CPUs are balanced.
+// CPUs that cannot be divided equally come in groups from some of these nodes.
 func (l *Layout) takeSpread(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
 	group := 1
 	if opts.WholeCores {
@@ -60,7 +61,7 @@ func newSpread(l *Layout, free topology.CPUSet, n, group int, alignSocket bool) 
 	return s
 }
 
-// distribution is a choice of NUMA nodes, and how many CPUs each of them gives.
+// distribution is a choice of NUMA nodes, with the number of CPUs that each of these nodes gives.
 type distribution struct {
 	nodes   []int16
 	share   int     // CPUs that each node gives
@@ -69,7 +70,8 @@ type distribution struct {
 	socket  bool    // all nodes are in one socket; considered with align-by-socket only
 }
 
-// isBetter reports whether d is to be preferred to other.
+// isBetter reports whether d is better than the distribution other; nil is worse than any. With align-by-socket, a distribution
+// in one socket is better. Otherwise the smaller balance is better.
 func (d *distribution) isBetter(other *distribution) bool {
 	switch {
 	case other == nil:
@@ -110,8 +112,8 @@ func (s *spread) countDistributions(k int) int {
 	return int(min(count, 2*maxTried))
 }
 
-// visitCombinations calls visit with each choice of k of the numbers below m, in lexical order, until it returns false. visit must not keep its
-// argument.
+// visitCombinations calls visit with each combination of k numbers from 0 to m-1, in lexical order, until visit returns false.
+// visit must not keep its argument.
 func visitCombinations(m, k int, visit func([]int) bool) {
 	if k < 1 || k > m {
 		return
@@ -137,8 +139,11 @@ func visitCombinations(m, k int, visit func([]int) bool) {
 	}
 }
 
-// distribute returns a distribution over the nodes at these positions, or nil if they have too few CPUs. findRemainder chooses the nodes that give
-// more than the equal share.
+// distribute divides the s.n CPUs equally among the NUMA nodes at positions, which are indexes in s.nodes. It returns nil if
+// these nodes have too few free CPUs.
+//
+// If a remainder is left, the function findRemainder chooses the nodes that give these CPUs. Its argument left has the free
+// CPUs of each node after the equal share. It returns false if the nodes cannot give the remainder.
 func (s *spread) distribute(positions []int, findRemainder func(d *distribution, left, positions []int, remainder int) bool) *distribution {
 	total, groups := 0, 0
 	for _, p := range positions {
@@ -176,7 +181,8 @@ func (s *spread) isOneSocket(nodes []int16) bool {
 	return len(first) == 1 && !slices.ContainsFunc(nodes, func(n int16) bool { return !slices.Equal(s.layout.socketsOfNode[n], first) })
 }
 
-// findRemainder chooses the nodes that give the remainder by trying all subsets, the largest first. It sets the order and the balance of d.
+// findRemainder chooses which nodes give the remaining CPUs; see distribute. It tries all subsets of the nodes at positions,
+// the largest subsets first. It stores the best subset in d.order and the resulting balance in d.balance.
 func (s *spread) findRemainder(d *distribution, left, positions []int, remainder int) bool {
 	if remainder == 0 {
 		d.balance = deviation(left)
@@ -208,7 +214,9 @@ func (s *spread) findRemainder(d *distribution, left, positions []int, remainder
 	return d.order != nil
 }
 
-// giveRemainder subtracts the remainder from the nodes of a subset of able, a group from each in turn. It returns false if they have too few groups.
+// giveRemainder subtracts the remaining CPUs from rest, the free CPUs of each node. Each node of subset gives one group in
+// turn. subset contains indexes in able, which contains indexes in positions. It returns false if the nodes have too few
+// groups.
 func (s *spread) giveRemainder(rest, positions, able, subset []int, remainder int) bool {
 	for remainder > 0 {
 		before := remainder
@@ -225,8 +233,9 @@ func (s *spread) giveRemainder(rest, positions, able, subset []int, remainder in
 	return true
 }
 
-// findGreedy returns a distribution over the k NUMA nodes with the most free CPUs, of one socket if align-by-socket can be met. The remainder comes
-// from the nodes with the most free CPUs. It returns nil if they have too few.
+// findGreedy returns a distribution over the k NUMA nodes with the most free CPUs, or nil if these nodes have too few. If
+// s.alignSocket is true, it prefers k nodes of one socket. The CPUs that the division leaves over come from the nodes with the
+// most free CPUs.
 func (s *spread) findGreedy(k int) (best *distribution) {
 	sets := [][]int{s.fullest(k, func(int16) bool { return true })}
 	if s.alignSocket {
@@ -245,7 +254,8 @@ func (s *spread) findGreedy(k int) (best *distribution) {
 	return best
 }
 
-// fullest returns the positions of up to k matching nodes with the most free CPUs, in ascending order.
+// fullest returns the indexes in s.nodes of the k nodes with the most free CPUs, in ascending order. It considers only nodes
+// for which matches returns true, and returns fewer indexes if fewer nodes match.
 func (s *spread) fullest(k int, matches func(int16) bool) (positions []int) {
 	for p, n := range s.nodes {
 		if matches(n) {
@@ -258,7 +268,8 @@ func (s *spread) fullest(k int, matches func(int16) bool) (positions []int) {
 	return positions
 }
 
-// giveFromFullest lets the nodes with the most CPUs left give the remainder, and sets the order and the balance of d.
+// giveFromFullest chooses which nodes give the remaining CPUs; see distribute. Each group of CPUs comes from the node with the
+// most free CPUs. It sets d.order and d.balance.
 func (s *spread) giveFromFullest(d *distribution, left, positions []int, remainder int) bool {
 	for remainder > 0 {
 		at := 0
@@ -294,7 +305,8 @@ func deviation(numbers []int) float64 {
 
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// takeShares takes the CPUs of a distribution: the share of each node, and then a group of each node in turn.
+// takeShares takes n CPUs from free as d plans: first the equal share of each node, and then one group of each node in d.order
+// in turn.
 func (l *Layout) takeShares(free topology.CPUSet, d *distribution, n, group int, opts Options) (taken topology.CPUSet, err error) {
 	left := free
 	take := func(node int16, count int) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/dirent"
 )
 
-// hierarchy is one mounted cgroup tree, from the root of the driver down. Names are resolved with openat2 below fd, without
-// symbolic links and other mounts, so that no name reaches a file outside.
+// hierarchy is one mounted cgroup tree below the directory dir. Names are resolved with openat2 below fd, without symbolic
+// links and other mounts, so that no name reaches a file outside.
 type hierarchy struct {
 	dir         string // absolute path of the root
 	fd          int    // O_PATH descriptor of the root
@@ -46,7 +46,7 @@ func (h *hierarchy) hasController(controller string) bool {
 	return slices.Contains(h.controllers, controller)
 }
 
-// absolutePath returns the absolute path of a directory. The argument dir is relative to the root of the driver.
+// absolutePath returns the absolute path of the directory dir, which is relative to the top directory of the hierarchy, h.dir.
 func (h *hierarchy) absolutePath(dir string) string { return path.Join(h.dir, dir) }
 
 func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
@@ -60,7 +60,7 @@ func (h *hierarchy) openAt(name string, flags uint64) (int, error) {
 	return retryInterrupted(func() (int, error) { return unix.Openat2(h.fd, name, &how) })
 }
 
-// cgroupExists reports whether the hierarchy has this cgroup. The argument dir is relative to the root of the driver.
+// cgroupExists reports whether the hierarchy has the cgroup dir, a path relative to h.dir.
 func (h *hierarchy) cgroupExists(dir string) bool { return h.canOpen(dir, unix.O_DIRECTORY) }
 
 // fileExists reports whether cgroup dir has the named file.

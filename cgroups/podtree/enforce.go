@@ -64,8 +64,9 @@ func validateEnforcement(keys []Enforcement, system, kube cgroups.Path) error {
 	return errors.Join(errs...)
 }
 
-// PlanReserved returns the updates that limit SystemCgroup and KubeCgroup to their reservations, in the order of the writes.
-// It returns an error if a reservation that must be enforced is nil.
+// PlanReserved returns the limits to write to the cgroups SystemCgroup and KubeCgroup, as far as opts.Enforce selects them.
+// Each limit is the reservation of the cgroup in opts.Reserved. The caller must write them in the returned order. If a selected
+// cgroup has no reservation, PlanReserved returns an error.
 func PlanReserved(opts Options) ([]Update, error) {
 	var updates []Update
 	for _, e := range []struct {

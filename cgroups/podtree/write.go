@@ -28,7 +28,8 @@ func (e *OveruseError) Error() string {
 	return fmt.Sprintf("limit memory of cgroup %s to %d bytes: %d are in use", e.Path.Cgroupfs(), e.Limit, e.Usage)
 }
 
-// writeUpdate writes the limits of update and records the result for [Tree.Status].
+// writeUpdate writes the limits in update.Resources to the cgroup update.Path. It stores success or the error for
+// [Tree.Status].
 func (t *Tree) writeUpdate(ctx context.Context, update Update) error {
 	err := t.applyUpdate(ctx, update)
 	if err != nil && !isOveruse(err) && update.LimitToUsage && update.Resources.MemoryMax != nil {
@@ -45,8 +46,8 @@ func isOveruse(err error) bool {
 	return ok
 }
 
-// applyUpdate writes the limits of an update. If a memory limit is below the usage, it does not write this limit and returns
-// an [OveruseError].
+// applyUpdate writes the limits in update.Resources to the cgroup update.Path. If the memory usage exceeds the new memory
+// limit, it returns an [OveruseError] after it has written the remaining limits.
 func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	op := OpUpdate
 	var skipped error
@@ -64,7 +65,8 @@ func (t *Tree) applyUpdate(ctx context.Context, update Update) error {
 	return skipped
 }
 
-// dropUnsafeLimits removes limits that would harm running pods. Memory limits below the usage are an [OveruseError].
+// dropUnsafeLimits unsets the limits in update that would harm running pods. If the memory usage exceeds the new memory limit,
+// it returns an [OveruseError]. If the usage cannot be read, it returns the error and unsets the memory limit.
 func (t *Tree) dropUnsafeLimits(ctx context.Context, update *Update) error {
 	if t.reader == nil || update.Resources.MemoryMax == nil && !update.KeepHigher {
 		return nil
@@ -105,7 +107,9 @@ func dropDecreases(resources *cgroups.Resources, current cgroups.Resources) {
 	}
 }
 
-// adjustMemoryLimit drops a memory limit below the usage and returns an [OveruseError], or raises it with update.LimitToUsage.
+// adjustMemoryLimit returns an [OveruseError] if the memory usage in stats exceeds the new limit, update.Resources.MemoryMax.
+// In this case, if update.LimitToUsage is true, it changes the limit to the current usage. Otherwise it sets the limit to nil,
+// so that no limit is written.
 func adjustMemoryLimit(update *Update, stats cgroups.MemoryStats) error {
 	limit, used := *update.Resources.MemoryMax, int64(min(stats.WorkingSet(), math.MaxInt64))
 	if used <= limit {

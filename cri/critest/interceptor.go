@@ -61,64 +61,76 @@ type Interceptor struct {
 
 var _ FullRuntime = (*Interceptor)(nil)
 
-// List lists the sandboxes and containers of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// List lists the sandboxes and containers of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) List(ctx context.Context) (cri.Snapshot, error) {
 	return interceptResult(ctx, i, "List", "", i.Runtime.List)
 }
 
-// ListPod lists one pod of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ListPod lists one pod of the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around can
+// run in place of the call.
 func (i *Interceptor) ListPod(ctx context.Context, uid string) (cri.Pod, error) {
 	return interceptResultByID(ctx, i, "ListPod", uid, i.Runtime.ListPod)
 }
 
-// SandboxStatus returns the status of a sandbox of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// SandboxStatus returns the status of a sandbox of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) SandboxStatus(ctx context.Context, id string) (cri.Sandbox, error) {
 	return interceptResultByID(ctx, i, "PodSandboxStatus", id, i.Runtime.SandboxStatus)
 }
 
-// ContainerStatus returns the status of a container of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ContainerStatus returns the status of a container of the wrapped runtime. The function i.Latency sets the delay of the call.
+// The function i.Around can run in place of the call.
 func (i *Interceptor) ContainerStatus(ctx context.Context, id string) (cri.Container, error) {
 	return interceptResultByID(ctx, i, "ContainerStatus", id, i.Runtime.ContainerStatus)
 }
 
-// RunSandbox runs a sandbox in the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// RunSandbox runs a sandbox in the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) RunSandbox(ctx context.Context, config *cri.SandboxConfig) (string, error) {
 	return interceptResult(ctx, i, "RunPodSandbox", config.Pod.UID, func(ctx context.Context) (string, error) { return i.Runtime.RunSandbox(ctx, config) })
 }
 
-// StopSandbox stops a sandbox of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// StopSandbox stops a sandbox of the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) StopSandbox(ctx context.Context, id string) error {
 	return i.interceptCall(ctx, "StopPodSandbox", id, i.Runtime.StopSandbox)
 }
 
-// RemoveSandbox removes a sandbox of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// RemoveSandbox removes a sandbox of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) RemoveSandbox(ctx context.Context, id string) error {
 	return i.interceptCall(ctx, "RemovePodSandbox", id, i.Runtime.RemoveSandbox)
 }
 
-// CreateContainer creates a container in the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// CreateContainer creates a container in the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) CreateContainer(ctx context.Context, sandboxID string, config *cri.ContainerConfig, sandboxConfig *cri.SandboxConfig) (string, error) {
 	return interceptResult(ctx, i, "CreateContainer", sandboxID, func(ctx context.Context) (string, error) {
 		return i.Runtime.CreateContainer(ctx, sandboxID, config, sandboxConfig)
 	})
 }
 
-// StartContainer starts a container of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// StartContainer starts a container of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) StartContainer(ctx context.Context, id string) error {
 	return i.interceptCall(ctx, "StartContainer", id, i.Runtime.StartContainer)
 }
 
-// StopContainer stops a container of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// StopContainer stops a container of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	return i.interceptCall(ctx, "StopContainer", id, func(ctx context.Context, id string) error { return i.Runtime.StopContainer(ctx, id, grace) })
 }
 
-// RemoveContainer removes a container of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// RemoveContainer removes a container of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) RemoveContainer(ctx context.Context, id string) error {
 	return i.interceptCall(ctx, "RemoveContainer", id, i.Runtime.RemoveContainer)
 }
 
-// StreamEvents streams the events of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// StreamEvents streams the events of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) StreamEvents(ctx context.Context, fn func(cri.Event) error) error {
 	const op = "GetContainerEvents"
 	return i.interceptCall(ctx, op, "", func(ctx context.Context, _ string) error {
@@ -131,26 +143,30 @@ func (i *Interceptor) StreamEvents(ctx context.Context, fn func(cri.Event) error
 	})
 }
 
-// ExecSync runs a command in a container of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ExecSync runs a command in a container of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (cri.ExecResult, error) {
 	return interceptResult(ctx, i, "ExecSync", containerID, func(ctx context.Context) (cri.ExecResult, error) {
 		return i.Runtime.ExecSync(ctx, containerID, cmd, timeout)
 	})
 }
 
-// ReopenContainerLog reopens a log of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ReopenContainerLog reopens a log of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) ReopenContainerLog(ctx context.Context, id string) error {
 	return i.interceptCall(ctx, "ReopenContainerLog", id, i.Runtime.ReopenContainerLog)
 }
 
-// UpdateContainer updates the resources of a container of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// UpdateContainer updates the resources of a container of the wrapped runtime. The function i.Latency sets the delay of the
+// call. The function i.Around can run in place of the call.
 func (i *Interceptor) UpdateContainer(ctx context.Context, id string, resources *cri.Resources, annotations map[string]string) error {
 	return i.interceptCall(ctx, "UpdateContainerResources", id, func(ctx context.Context, id string) error {
 		return i.Runtime.UpdateContainer(ctx, id, resources, annotations)
 	})
 }
 
-// UpdateSandbox updates the resources of a sandbox of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// UpdateSandbox updates the resources of a sandbox of the wrapped runtime. The function i.Latency sets the delay of the call.
+// The function i.Around can run in place of the call.
 func (i *Interceptor) UpdateSandbox(ctx context.Context, id string, overhead, resources *cri.Resources) error {
 	return i.interceptCall(ctx, "UpdatePodSandboxResources", id, func(ctx context.Context, id string) error {
 		return i.Runtime.UpdateSandbox(ctx, id, overhead, resources)

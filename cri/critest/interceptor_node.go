@@ -12,57 +12,68 @@ import (
 	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// ContainerStats measures the containers of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ContainerStats measures the containers of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) ContainerStats(ctx context.Context) ([]cri.ContainerStats, error) {
 	return interceptResult(ctx, i, "ListContainerStats", "", i.Runtime.ContainerStats)
 }
 
-// PodContainerStats measures the containers of one sandbox of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// PodContainerStats measures the containers of one sandbox of the wrapped runtime. The function i.Latency sets the delay of the
+// call. The function i.Around can run in place of the call.
 func (i *Interceptor) PodContainerStats(ctx context.Context, sandboxID string) ([]cri.ContainerStats, error) {
 	return interceptResultByID(ctx, i, "ListContainerStats", sandboxID, i.Runtime.PodContainerStats)
 }
 
-// SandboxStats measures the sandboxes of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// SandboxStats measures the sandboxes of the wrapped runtime. The function i.Latency sets the delay of the call. The function
+// i.Around can run in place of the call.
 func (i *Interceptor) SandboxStats(ctx context.Context) ([]cri.SandboxStats, error) {
 	return interceptResult(ctx, i, "ListPodSandboxStats", "", i.Runtime.SandboxStats)
 }
 
-// Version returns the version of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// Version returns the version of the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) Version(ctx context.Context) (cri.Version, error) {
 	return interceptResult(ctx, i, "Version", "", i.Runtime.Version)
 }
 
-// Status returns the status of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// Status returns the status of the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) Status(ctx context.Context) (cri.Status, error) {
 	return interceptResult(ctx, i, "Status", "", i.Runtime.Status)
 }
 
-// CgroupDriver returns the cgroup driver of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// CgroupDriver returns the cgroup driver of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) CgroupDriver(ctx context.Context) (cri.CgroupDriver, error) {
 	return interceptResult(ctx, i, "RuntimeConfig", "", i.Runtime.CgroupDriver)
 }
 
-// ListImages lists the images of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ListImages lists the images of the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) ListImages(ctx context.Context) ([]cri.Image, error) {
 	return interceptResult(ctx, i, "ListImages", "", i.Runtime.ListImages)
 }
 
-// ImageStatus returns the status of an image of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ImageStatus returns the status of an image of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) ImageStatus(ctx context.Context, image cri.ImageSpec) (cri.Image, error) {
 	return interceptResult(ctx, i, "ImageStatus", image.Image, func(ctx context.Context) (cri.Image, error) { return i.Runtime.ImageStatus(ctx, image) })
 }
 
-// RemoveImage removes an image of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// RemoveImage removes an image of the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) RemoveImage(ctx context.Context, image cri.ImageSpec) error {
 	return i.interceptCall(ctx, "RemoveImage", image.Image, func(ctx context.Context, _ string) error { return i.Runtime.RemoveImage(ctx, image) })
 }
 
-// ImageUsage measures the image file systems of the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// ImageUsage measures the image file systems of the wrapped runtime. The function i.Latency sets the delay of the call. The
+// function i.Around can run in place of the call.
 func (i *Interceptor) ImageUsage(ctx context.Context) (cri.ImageUsage, error) {
 	return interceptResult(ctx, i, "ImageFsInfo", "", i.Runtime.ImageUsage)
 }
 
-// PullImage pulls an image with the wrapped runtime. i.Latency delays the call, and i.Around can replace it.
+// PullImage pulls an image with the wrapped runtime. The function i.Latency sets the delay of the call. The function i.Around
+// can run in place of the call.
 func (i *Interceptor) PullImage(ctx context.Context, image cri.ImageSpec, auth *cri.Auth, sandbox *cri.SandboxConfig) (string, error) {
 	return interceptResult(ctx, i, "PullImage", image.Image, func(ctx context.Context) (string, error) {
 		return i.Runtime.PullImage(ctx, image, auth, sandbox)
@@ -77,18 +88,21 @@ func (i *Interceptor) halfLatency(op, id string) time.Duration {
 	return max(i.Latency(op, id), 0) / 2
 }
 
-// interceptCall calls a method of the wrapped runtime, which Latency delays and Around can replace.
+// interceptCall calls a method of the wrapped runtime: the function call. The function Latency of the interceptor sets the
+// delay of the call. Its function Around can run in place of the call.
 func (i *Interceptor) interceptCall(ctx context.Context, op, id string, call func(context.Context, string) error) error {
 	_, err := interceptResult(ctx, i, op, id, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx, id) })
 	return err
 }
 
-// interceptResultByID returns the result of a method of the wrapped runtime, which Latency delays and Around can replace.
+// interceptResultByID calls a method of the wrapped runtime, the function call, with id, and returns its result. The function
+// Latency of the interceptor sets the delay of the call. Its function Around can run in place of the call.
 func interceptResultByID[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context, string) (T, error)) (T, error) {
 	return interceptResult(ctx, interceptor, op, id, func(ctx context.Context) (T, error) { return call(ctx, id) })
 }
 
-// interceptResult returns the result of a method of the wrapped runtime, which Latency delays and Around can replace.
+// interceptResult calls a method of the wrapped runtime, the function call, and returns its result. The function Latency of the
+// interceptor sets the delay of the call. Its function Around can run in place of the call.
 func interceptResult[T any](ctx context.Context, interceptor *Interceptor, op, id string, call func(context.Context) (T, error)) (T, error) {
 	// Buffered, because Around may return before it has made the call: the result is then dropped.
 	result := make(chan T, 1)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Never is a value of Exit.After: the exit does not happen.
+// Never is a value of Exit.After: the container does not exit.
 const Never time.Duration = math.MaxInt64
 
 // Exit describes how a container exits.
@@ -110,7 +110,8 @@ func (e Exit) reasonOrDefault() string {
 	}
 }
 
-// exitOnSignal returns the exit after a stop signal: s.Stop, or exit code 128 plus the number of the signal.
+// exitOnSignal returns how the container exits after it has received the stop signal sig: as s.Stop defines. If s.Stop is nil,
+// the exit code is 128 plus the signal number.
 func (s Script) exitOnSignal(sig cri.Signal) Exit {
 	if s.Stop != nil {
 		return *s.Stop

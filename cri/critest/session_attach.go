@@ -25,8 +25,8 @@ func (t *sessionTestCase) startAttach(ctx context.Context, id string, session cr
 	return done
 }
 
-// awaitReturn waits until RunAttach has returned, and returns its error, which done delivers. After a minute, the test fails
-// and quotes rule.
+// awaitReturn waits until RunAttach has returned, and returns its error, which done delivers. After a minute, it fails the test
+// with a message that contains rule, the violated rule.
 func (t *sessionTestCase) awaitReturn(done chan error, rule string) error {
 	t.Helper()
 	select {

@@ -32,8 +32,8 @@ type SessionFaults struct {
 
 var _ cri.SessionRunner = (*SessionFaults)(nil)
 
-// RunExec runs a command with the wrapped runner. f.Latency delays the session, f.CutAfter limits its bytes, and f.Around can
-// replace it.
+// RunExec runs a command with the wrapped runner. The functions in f can disturb the session: f.Latency delays it, f.CutAfter
+// limits its bytes, and f.Around can run in place of it.
 func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []string, session cri.Session) (code int, err error) {
 	err = f.runSession(ctx, "Exec", containerID, func(ctx context.Context, l *sessionFault) error {
 		code, err = f.Runner.RunExec(ctx, containerID, cmd, l.wrapStreams(ctx, session))
@@ -45,8 +45,8 @@ func (f *SessionFaults) RunExec(ctx context.Context, containerID string, cmd []s
 	return code, nil
 }
 
-// RunAttach attaches to a container with the wrapped runner. f.Latency delays the session, f.CutAfter limits its bytes, and
-// f.Around can replace it.
+// RunAttach attaches to a container with the wrapped runner. The functions in f can disturb the session: f.Latency delays it,
+// f.CutAfter limits its bytes, and f.Around can run in place of it.
 func (f *SessionFaults) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	return f.runSession(ctx, "Attach", containerID, func(ctx context.Context, l *sessionFault) error {
 		return f.Runner.RunAttach(ctx, containerID, l.wrapStreams(ctx, session))

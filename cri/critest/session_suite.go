@@ -181,7 +181,8 @@ func (b *outputBuffer) String() string {
 	return b.all.String()
 }
 
-// awaitOutput waits until the output contains the text want. After a minute the test fails and quotes rule.
+// awaitOutput waits until the output contains the text want. After a minute, it fails the test with a message that contains
+// rule, the violated rule.
 func (t *sessionTestCase) awaitOutput(out *outputBuffer, want, rule string) {
 	t.Helper()
 	t.Until(rule, func() (bool, string) {

@@ -75,8 +75,8 @@ func (t *testCase) removePods() {
 	clear(t.pods)
 }
 
-// requireError fails the test unless err wraps want, and is a *cri.Error that names a call. The failure quotes rule and
-// call.
+// requireError fails the test unless err wraps want, and is a *cri.Error that names a call. The failure message contains rule,
+// the violated rule, and call, a text for the call that returned err.
 func (t *testCase) requireError(err, want error, rule, call string) {
 	t.Helper()
 	t.Hold(errors.Is(err, want), rule, "%s: error is %v, want one that is %q", call, err, want)

@@ -89,7 +89,7 @@ func TestStopSignal(t *testing.T) {
 	}
 }
 
-// A later stop with a shorter grace period does not wait for an earlier one.
+// A later stop with a shorter grace period does not wait for an earlier stop.
 func TestLaterStopWithShorterGraceWins(t *testing.T) {
 	rt := openRuntime(t, t.TempDir())
 	sandbox, _ := runPodSandbox(t, rt)

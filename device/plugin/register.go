@@ -29,8 +29,8 @@ type registrar struct {
 	host *Host
 }
 
-// Register connects the plugin that calls it. Its errors have the code Unknown, as in the kubelet. Source:
-// pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go.
+// Register handles the registration of a device plugin: it checks the request and connects to the plugin's socket. It returns
+// errors with the gRPC code Unknown, as the kubelet does. Source: pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go.
 func (r *registrar) Register(ctx context.Context, request *api.RegisterRequest) (*api.Empty, error) {
 	if hook := r.host.opts.Hooks.RegistrationRequested; hook != nil {
 		hook(request.GetResourceName())
@@ -96,7 +96,7 @@ func (h *Host) connectSession(ctx context.Context, s *session, wait time.Duratio
 	}
 }
 
-// checkVersion returns the kubelet's error for an API version that is not supported.
+// checkVersion returns an error, with the kubelet's text, if version is not a supported version of the device plugin API.
 func checkVersion(version string) error {
 	if slices.Contains(api.SupportedVersions[:], version) {
 		return nil
@@ -104,7 +104,7 @@ func checkVersion(version string) error {
 	return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", version, api.SupportedVersions)
 }
 
-// checkResource returns the kubelet's error for a name that no extended resource can have.
+// checkResource returns an error, with the kubelet's text, if name is not a valid name of an extended resource.
 func checkResource(name string) error {
 	if isExtendedResource(name) {
 		return nil
@@ -115,7 +115,7 @@ func checkResource(name string) error {
 // maxEndpoint is the largest length of a file name in Linux.
 const maxEndpoint = 255
 
-// checkEndpoint returns an error unless endpoint is the name of a file in the directory of plugins.
+// checkEndpoint returns an error unless endpoint is a valid file name for the plugin's socket in the directory of kubelet.sock.
 func checkEndpoint(endpoint string) error {
 	switch {
 	case endpoint == "":

@@ -25,8 +25,9 @@ const (
 	maxPath       = 4095
 )
 
-// convertResponse returns the response of Allocate for a container. It cleans paths and drops identical duplicates. An error names the first invalid
-// value. Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
+// convertResponse converts a plugin's Allocate response for one container, and cleans its paths. It adds duplicate mounts,
+// device nodes and CDI devices only once. It returns an error if the response has invalid, contradictory or too many values.
+// Source: deviceRunContainerOptions in pkg/kubelet/cm/devicemanager/pod_devices.go.
 func convertResponse(r *api.ContainerAllocateResponse) (out device.Response, err error) {
 	counts := map[string]int{
 		"env variables": len(r.GetEnvs()), "mounts": len(r.GetMounts()), "devices": len(r.GetDevices()),

@@ -22,8 +22,9 @@ type Shortage struct {
 // ReasonPreempting is the reason in the status and event of a preempted pod.
 const ReasonPreempting = "Preempting"
 
-// ExplainPreemption returns the reason, the message and the condition for a pod that [Preempt] has selected. Evict such a
-// pod with its own grace period, as the kubelet does. Source: pkg/kubelet/preemption/preemption.go.
+// ExplainPreemption returns the reason, message and pod condition to report for a preempted pod, which are the same for all
+// pods. Evict each pod that [Preempt] selects with its own grace period, as the kubelet does. Source:
+// pkg/kubelet/preemption/preemption.go.
 func ExplainPreemption() Explanation {
 	return Explanation{
 		Reason: ReasonPreempting, Message: "Preempted in order to admit critical pod",

@@ -33,8 +33,8 @@ func ClientTemplate(node string) Template {
 	return Template{CommonName: UserPrefix + node, Organization: []string{NodesGroup}}
 }
 
-// ServingTemplate returns the names for the serving certificate of a node with these addresses. hasIP is false if no
-// address is an IP address. Like the kubelet, the caller must then request no certificate.
+// ServingTemplate returns the names and IP addresses for the serving certificate of a node with these addresses. If no address
+// is an IP address, hasIP is false. The caller must then not request a certificate, as in the kubelet.
 func ServingTemplate(node string, addresses []corev1.NodeAddress) (names Template, hasIP bool) {
 	t := ClientTemplate(node)
 	for _, a := range addresses {

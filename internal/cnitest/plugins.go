@@ -26,7 +26,7 @@ const (
 	callsFile  = ".calls.jsonl"
 )
 
-// script has the answers by plugin and command, such as "bridge ADD".
+// script has the answers of the plugins for their calls. The key is a plugin and a CNI command, such as "bridge ADD".
 type script map[string][]Answer
 
 // Call is one recorded call of a plugin.
@@ -101,7 +101,8 @@ func (p *Plugins) Script(plugin, command string, answers ...Answer) {
 	p.writeScript(s)
 }
 
-// writeScript replaces the script file atomically, because a plugin may read it at any time.
+// writeScript writes answers to the file that the test plugins read when they are called. It replaces the file atomically,
+// because a plugin may read it at any time.
 func (p *Plugins) writeScript(answers script) {
 	p.t.Helper()
 	data, err := json.Marshal(answers)

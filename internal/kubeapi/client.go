@@ -221,7 +221,8 @@ func (c *Client) doWithRetry(ctx context.Context, request func(ctx context.Conte
 // minRetry is the shortest wait for a server that sends a Retry-After of zero.
 const minRetry = 100 * time.Millisecond
 
-// closeDeadConns closes connections that may be dead if a request that started at begin got no response in time.
+// closeDeadConns closes the connections that have received no data since begin, the start of a request that failed with err. It
+// does nothing unless the request has timed out. If c.closeAllOnTimeout is true, it closes all connections.
 func (c *Client) closeDeadConns(ctx context.Context, err error, begin time.Time) {
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil: // the server responded, or the connection is closed

@@ -142,8 +142,8 @@ var errNoClient = errors.New("kubeapi: the resource has no client or no kind: wa
 
 func (r Resource[T]) isUsable() bool { return r.client != nil && r.kind.newObject != nil }
 
-// doRequest sends the request that newRequest builds, without its path, with retries, and decodes the response into the
-// object, if any.
+// doRequest sends the request that newRequest builds, with retries, and decodes the response into the object into. newRequest
+// must not set the path. If into is nil, the response is discarded.
 func (r Resource[T]) doRequest(ctx context.Context, verb, name string, into runtime.Object, newRequest func(*rest.RESTClient) *rest.Request, subresources ...string) error {
 	if !r.isUsable() {
 		return errNoClient

@@ -64,7 +64,8 @@ func (w *Watcher) registerPlugin(ctx context.Context, path string) (Plugin, erro
 	return p, nil
 }
 
-// getInfo calls GetInfo of the plugin whose socket is at path, and checks the limits of the result.
+// getInfo calls GetInfo of the plugin whose socket is at path, and returns the plugin's name, type, versions and endpoint. It
+// returns an error if one of these values is invalid or too long.
 func getInfo(ctx context.Context, client registration.RegistrationClient, path string) (Plugin, error) {
 	ctx, cancel := context.WithTimeout(ctx, InfoTimeout)
 	defer cancel()

@@ -40,8 +40,8 @@ type removal struct {
 	moved int // number of directories moved to top
 }
 
-// removeEntry removes a file, or a directory with all files below it. path is for errors, depth is relative to the removed
-// tree.
+// removeEntry removes a file, or a directory with all files below it. path is the path of the entry, for errors. depth is the
+// depth of the entry in the removed tree.
 func (t *removal) removeEntry(parent int, name, path string, depth int) error {
 	err := unix.Unlinkat(parent, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -104,7 +104,7 @@ func (t *removal) leafError(parent int, name, path string, err error) error {
 	return &os.PathError{Op: "remove", Path: path, Err: err}
 }
 
-// removeContents removes all entries of dir, and returns the first error. path is for errors.
+// removeContents removes all entries of dir, and returns the first error. path is the path of dir, for errors.
 func (t *removal) removeContents(dir *os.File, path string, depth int) error {
 	var first error
 	for {

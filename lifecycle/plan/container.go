@@ -45,7 +45,8 @@ func (p *planner) planContainers() {
 	p.killStrays()
 }
 
-// planContainer plans whether a regular container is started or replaced. kept means that its running instance continues.
+// planContainer plans the actions for a regular container: it may be started, stopped, replaced or resized. kept is true if its
+// running instance continues to run.
 func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	last := p.view.Newest(container.Name)
 	switch {
@@ -67,7 +68,8 @@ func (p *planner) planContainer(container *corev1.Container) (kept bool) {
 	return false
 }
 
-// planRunning plans a stop, resize or postStart hook for a running instance. kept means that it continues to run.
+// planRunning plans a stop, resize or postStart hook for live, the running instance of the container. kept is true if the
+// instance continues to run.
 func (p *planner) planRunning(container *corev1.Container, live *cri.Container) (kept bool) {
 	if failed, must := p.failedProbe(container, live); must {
 		p.addProbeKill(live, failed)

@@ -76,8 +76,8 @@ func (d *statusBuilder) actualResources(container *corev1.Container, instance *c
 	return r
 }
 
-// setCPU sets the CPU quantity in the list, unless millicores is zero. It ignores a change between values up to minEffective,
-// which the kernel treats as equal.
+// setCPU sets the CPU quantity in list to millicores. It keeps the listed quantity if millicores is zero, or if both quantities
+// are at most minEffective: the kernel treats such values as equal.
 func setCPU(list corev1.ResourceList, millicores, minEffective int64) {
 	listed := list[corev1.ResourceCPU]
 	if listed = listed.DeepCopy(); millicores > 0 && millicores != qos.MilliValue(&listed) && max(millicores, qos.MilliValue(&listed)) > minEffective {

@@ -40,8 +40,8 @@ func (c cost) subtractCost(removed cost) cost {
 // maxCost returns the limits for all manifests of a directory together. The kubelet has no such limits.
 func maxCost() cost { return cost{values: 300_000, bytes: 32 << 20} }
 
-// applyContent replaces the pods of the manifest by those in its new content. If the content exceeds limit, it returns false and
-// keeps all previous pods.
+// applyContent replaces the pods of m by those in data, the new content of the manifest file or URL in origin. If data exceeds
+// limit, the maximum size, it returns false and keeps all previous pods.
 func (m *manifest) applyContent(data []byte, origin Origin, limit cost) bool {
 	entries, errs, cost := parse(data, origin)
 	fits := cost.values <= limit.values && cost.bytes <= limit.bytes

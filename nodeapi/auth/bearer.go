@@ -28,8 +28,8 @@ func bearerToken(header http.Header) string {
 	return token
 }
 
-// protocolToken returns the bearer token among the WebSocket subprotocols, where browsers send it. Source: protocol.go in
-// k8s.io/apiserver/pkg/authentication/request/websocket.
+// protocolToken returns the bearer token in the Sec-WebSocket-Protocol header, in which browsers send it as a subprotocol. It
+// returns "" if there is no token. Source: protocol.go in k8s.io/apiserver/pkg/authentication/request/websocket.
 func protocolToken(header http.Header) (token string, err error) {
 	if !isWebSocket(header) {
 		return "", nil

@@ -55,8 +55,8 @@ func (r *podRecord) countStatus(metrics *lifecycleMetrics, pod *corev1.Pod, stat
 	r.pod, r.status = pod, status
 }
 
-// initRecord initializes the record with the first status of the pod. It counts the pod as admitted if the phase is not
-// terminal.
+// initRecord initializes r when the pod reports its first status. Unless this status has a terminal phase, it counts the pod as
+// admitted in metrics.
 func (r *podRecord) initRecord(metrics *lifecycleMetrics, pod *corev1.Pod, status *corev1.PodStatus, now time.Time) {
 	r.name = podName{pod.Namespace, pod.Name}
 	r.firstSeen = now

@@ -120,7 +120,8 @@ func reuseProber(previous []probe.Target, target probe.Target, podIP string) pro
 	return nil
 }
 
-// newTarget returns a probe target with only the fields that are equal for all probes of the container.
+// newTarget returns a probe target with the fields that all probes of the container have in common, such as the container ID.
+// The caller sets the remaining fields. A nil status means that the container was not created.
 func newTarget(pod *corev1.Pod, container *corev1.Container, status *corev1.ContainerStatus) probe.Target {
 	t := probe.Target{
 		Key: probe.Key{PodUID: string(pod.UID), Container: container.Name},

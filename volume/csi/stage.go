@@ -47,8 +47,8 @@ func (p *Plugin) beginOperation(ctx context.Context, vol *volume.Volume) (op *op
 	return op, nil
 }
 
-// markFinal wraps the error of an operation that has not called its driver in a [volume.FinalError], unless an earlier one may
-// have left the volume on the node.
+// markFinal wraps err in a [volume.FinalError] if the volume is not on the node. err is from an operation that failed before it
+// called the CSI driver. exists checks whether a previous operation may have put the volume on the node.
 func markFinal(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error), err error) error {
 	if vol.Update || vol.Recovered {
 		return err
@@ -59,8 +59,8 @@ func markFinal(vol *volume.Volume, exists func(vol *volume.Volume) (bool, error)
 	return &volume.FinalError{Err: err}
 }
 
-// cleanUpFailed returns the error of a failed stage or publish call, in a [volume.FinalError] if clean can remove the
-// directories of the volume.
+// cleanUpFailed handles err, the error of a failed stage or publish call. If the call had no effect, it calls clean to remove
+// the directories of the volume. If clean leaves nothing, it wraps err in a [volume.FinalError].
 func cleanUpFailed(vol *volume.Volume, err error, clean func() (left bool, err error)) error {
 	call, ok := errors.AsType[*CallError](err)
 	if !ok || !call.isFinal() || vol.Update || vol.Recovered { // the call may have had an effect

@@ -79,7 +79,8 @@ func (w *walk) changeBelow(root int, slow func(int)) error {
 	return w.stopReason()
 }
 
-// awaitWorkers blocks until done is closed, and calls slow, unless nil, periodically with the number of files processed so far.
+// awaitWorkers blocks until done is closed. Meanwhile it calls slow periodically with the number of files processed so far.
+// slow may be nil.
 func (w *walk) awaitWorkers(done <-chan struct{}, slow func(int)) {
 	t := time.NewTimer(firstReport)
 	defer t.Stop()

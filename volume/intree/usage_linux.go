@@ -11,7 +11,8 @@ import (
 	"github.com/seed81659283/nodeagent/volume"
 )
 
-// measureDir returns the usage of a directory: of its file system for a mount point, otherwise of the files below.
+// measureDir returns the usage of the directory dir. For a mount point, this is the usage of the mounted file system. For any
+// other directory, it is the usage of all files below dir.
 func (n *node) measureDir(ctx context.Context, dir string) (usage volume.Usage, err error) {
 	if usage, err = n.statFilesystem(ctx, dir); err != nil {
 		return usage, err

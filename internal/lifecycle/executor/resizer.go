@@ -77,8 +77,8 @@ func (z *Resizer) IsDeferred() bool {
 	return z.decision.Reason == corev1.PodReasonDeferred
 }
 
-// Resources returns the pod of the last decision with its allocated resources, and with those that its containers and its cgroup have. actual is nil if
-// these are the allocated ones.
+// Resources returns the pod of the last decision, once with its allocated resources and once with the actual resources of its
+// containers and its cgroup. actual is nil if it equals allocated.
 func (z *Resizer) Resources() (allocated, actual *corev1.Pod) {
 	return z.decision.Pod, z.decision.Actual
 }
@@ -89,8 +89,8 @@ func (z *Resizer) isDeferredUnchanged(pod *corev1.Pod) bool {
 	return z.IsDeferred() && pod != nil && pod.DeletionTimestamp == nil && pod.Generation == z.decisionPod.Generation && resize.AllocationOf(z.decisionPod).Apply(pod) == pod
 }
 
-// decideAllocation decides which CPU and memory are allocated to pod, and stores them. accepted means that a resize was
-// accepted.
+// decideAllocation decides which CPU and memory are allocated to pod, and stores them. accepted is true if it accepted a
+// resize.
 func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted bool) {
 	state := z.decisionInput(pod, observed)
 	z.decision = resize.Decide(state)
@@ -115,7 +115,8 @@ func (z *Resizer) decideAllocation(pod *corev1.Pod, observed cri.Pod) (accepted 
 	return accepted
 }
 
-// refreshState updates z.state after a decision, and copies its generation and error to the decision.
+// refreshState updates z.state, the progress of the pod's resize, after z.decision was made. accepted is true if the decision
+// accepted a resize. It copies the resize error, and the generation of the pod that requested the resize, to z.decision.
 func (z *Resizer) refreshState(pod *corev1.Pod, observed cri.Pod, accepted bool) {
 	s := &z.state
 	s.mu.Lock()

@@ -104,8 +104,8 @@ func (m *Mailbox) setRelisted(pod *corev1.Pod) {
 // annotationSeen holds the time at which a source read the manifest of a static pod. It changes when the manifest is rewritten.
 const annotationSeen = "kubernetes.io/config.seen"
 
-// copyWithoutSeen returns a copy of pod without annotationSeen. That annotation holds a time, in which two equal versions of
-// a static pod may differ.
+// copyWithoutSeen returns a copy of pod without the annotation annotationSeen. Its value is a time that can differ between
+// otherwise equal versions of a static pod.
 func copyWithoutSeen(pod *corev1.Pod) *corev1.Pod {
 	copied := *pod
 	copied.Annotations = maps.Clone(pod.Annotations)

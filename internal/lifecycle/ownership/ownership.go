@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ownership decides which agent owns the sandboxes and containers of a runtime that several agents share. Each sandbox
-// and container has a label with the mark of the agent that created it. Those of a kubelet have no such label.
+// and container has a label, whose value (mark) identifies the agent that created it. Objects of a kubelet have no such label.
 package ownership
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 )
 
-// Label is the label of sandboxes and containers that holds the mark of their agent.
+// Label is the label of sandboxes and containers whose value (mark) identifies the agent that created them.
 const Label = "nodeagent/owner"
 
 // Owner is an agent that owns sandboxes and containers. The zero value owns nothing.
@@ -21,8 +21,8 @@ type Owner struct {
 	AdoptsUnlabeled bool   // sandboxes and containers without the label are also owned
 }
 
-// SetLabel sets the owner label in labels to the mark. It replaces an owner label that the user has set on the pod. If the mark
-// is empty, it removes the label.
+// SetLabel sets labels[Label] to o.Mark, which identifies the agent. It overwrites a value that the user has set on the pod. If
+// o.Mark is empty, it removes the label.
 func (o Owner) SetLabel(labels map[string]string) {
 	if o.Mark == "" {
 		delete(labels, Label)
@@ -31,7 +31,7 @@ func (o Owner) SetLabel(labels map[string]string) {
 	labels[Label] = o.Mark
 }
 
-// Owns reports whether the agent owns a sandbox or container of pod. It returns false if the mark is empty.
+// Owns reports whether the agent owns a sandbox or container of pod. It returns false if o.Mark is empty.
 func (o Owner) Owns(pod *cri.Pod) bool {
 	for mark := range listMarks(pod) {
 		if o.Mark != "" && o.hasMark(mark) {
@@ -41,8 +41,8 @@ func (o Owner) Owns(pod *cri.Pod) bool {
 	return false
 }
 
-// ForeignMark returns the first mark of a sandbox or container of pod that the agent does not own. A missing owner label is an
-// empty mark. found is false if the agent owns all sandboxes and containers.
+// ForeignMark returns the value of the label [Label] of the first sandbox or container of pod that the agent does not own. The
+// value is empty if the label is missing. found is false if the agent owns all sandboxes and containers.
 func (o Owner) ForeignMark(pod *cri.Pod) (other string, found bool) {
 	for mark := range listMarks(pod) {
 		if !o.hasMark(mark) {
@@ -59,12 +59,13 @@ func (o Owner) Filter(pod cri.Pod) cri.Pod {
 	return pod
 }
 
-// hasMark reports whether mark is that of the agent, or empty and adopted.
+// hasMark reports whether the agent owns a sandbox or container whose label [Label] has the value mark. mark is empty if the
+// label is missing.
 func (o Owner) hasMark(mark string) bool {
 	return mark == o.Mark || mark == "" && o.AdoptsUnlabeled
 }
 
-// listMarks yields the mark of each sandbox and container of pod.
+// listMarks yields the value of the label [Label] of each sandbox and container of pod.
 func listMarks(pod *cri.Pod) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range pod.Sandboxes {

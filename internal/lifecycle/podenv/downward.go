@@ -16,7 +16,8 @@ import (
 	"github.com/seed81659283/nodeagent/internal/podip"
 )
 
-// fieldValue returns the value of a pod field, such as "status.podIP", for a variable. path is for errors.
+// fieldValue returns the value of a pod field, such as "status.podIP", for a variable. path is the field path of the reference
+// in the pod, for errors.
 func fieldValue(pod *corev1.Pod, name string, path *field.Path, sources *Sources) (string, error) {
 	if m, key, ok := podfield.SplitSubscript(name); ok {
 		switch m {
@@ -61,7 +62,8 @@ func joinAddresses(ips []netip.Addr, onlyFirst bool) string {
 	return strings.Join(s, ",")
 }
 
-// resourceValue returns the request or limit selected by ref, divided by its divisor and rounded up. path is for errors.
+// resourceValue returns the request or limit selected by ref, divided by its divisor and rounded up. path is the field path of
+// ref in the pod, for errors.
 func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector, path *field.Path, allocatable corev1.ResourceList) (string, error) {
 	source, defaulted := container, true
 	if ref.ContainerName != "" {

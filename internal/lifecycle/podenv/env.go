@@ -79,8 +79,8 @@ func (e *Environment) Lookup(name string) (value string, ok bool) {
 	return value, ok
 }
 
-// Expand replaces the variable references in words, such as $(NAME). words are a command or its arguments, and path is their
-// field path for errors. The size of the result counts towards [MaxArguments]. The error is a *field.Error.
+// Expand replaces variable references such as $(NAME) in words, a command or its arguments. path is the field path of words in
+// the pod, for errors. The result counts towards the size limit [MaxArguments]. The error is a *field.Error.
 func (e *Environment) Expand(words []string, path *field.Path) ([]string, error) {
 	return e.room.Expand(words, path, e.Lookup)
 }
@@ -100,7 +100,8 @@ func (e *Environment) List() []cri.EnvVar {
 	return list
 }
 
-// setVariables sets the variables of the container. path is the field path of the container, for errors.
+// setVariables sets the variables in the fields envFrom and env of the container. path is the field path of the container in
+// the pod, for errors.
 func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container, path *field.Path, sources *Sources) error {
 	for i := range container.EnvFrom {
 		if err := e.setFromObject(&container.EnvFrom[i], path.Child("envFrom").Index(i), &sources.References); err != nil {
@@ -122,7 +123,7 @@ func (e *Environment) setVariables(pod *corev1.Pod, container *corev1.Container,
 	return nil
 }
 
-// addVariable sets a variable, unless it exceeds a size limit. path is for the error.
+// addVariable sets a variable. If the variable exceeds a size limit, it returns an error about the field at path.
 func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	if err := e.reserveRoom(path, name, len(value)); err != nil {
 		return err
@@ -131,7 +132,8 @@ func (e *Environment) addVariable(path *field.Path, name, value string) error {
 	return nil
 }
 
-// reserveRoom adds the size of a variable to the total size of the environment, within the limits. path is for the error.
+// reserveRoom adds the size of a variable to the total size of the environment. If a size limit is exceeded, it returns an
+// error about the field at path.
 func (e *Environment) reserveRoom(path *field.Path, name string, valueSize int) error {
 	switch total := len(name) + len("=") + valueSize; {
 	case total >= MaxArgument:
@@ -150,7 +152,8 @@ func (e *Environment) setValue(name, value string) {
 	e.values[name] = value
 }
 
-// setVariable sets the variable container.Env[i], unless its optional object does not exist. path is for errors.
+// setVariable sets the variable container.Env[i]. It skips a variable whose optional object does not exist. path is the field
+// path of the variable in the pod, for errors.
 func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, i int, path *field.Path, sources *Sources) error {
 	v := &container.Env[i]
 	if v.Value == "" && v.ValueFrom != nil {
@@ -169,7 +172,8 @@ func (e *Environment) setVariable(pod *corev1.Pod, container *corev1.Container, 
 	return e.addVariable(path, v.Name, value)
 }
 
-// setFromObject sets a variable for each key of a config map or secret in refs, in order. path is for errors.
+// setFromObject sets a variable for each key of the config map or secret that from names. refs contains these objects. path is
+// the field path of from in the pod, for errors.
 func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path, refs *References) error {
 	switch {
 	case from.ConfigMapRef != nil:
@@ -188,7 +192,8 @@ func (e *Environment) setFromObject(from *corev1.EnvFromSource, path *field.Path
 	return nil
 }
 
-// addObjectData sets a variable, with prefix, for each key of a config map or secret. path is for errors.
+// addObjectData sets a variable for each key in data, the data of a config map or secret. The variable name is prefix plus the
+// key. path is the field path of the reference in the pod, for errors.
 func addObjectData[T ~string | ~[]byte](e *Environment, path *field.Path, prefix string, data map[string]T) error {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := e.reserveRoom(path, prefix+key, len(data[key])); err != nil {

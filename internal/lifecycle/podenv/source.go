@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// valueFrom returns the value of a variable from its source, or nil if its optional object or key does not exist. path is
-// for errors.
+// valueFrom returns the value of a variable from its source, or nil if its optional object or key does not exist. path is the
+// field path of from in the pod, for errors.
 func (e *Environment) valueFrom(
 	pod *corev1.Pod, container *corev1.Container, from *corev1.EnvVarSource, path *field.Path, sources *Sources,
 ) (*string, error) {
@@ -49,7 +49,8 @@ func (e *Environment) valueFrom(
 	}
 }
 
-// fileValue returns the value of a variable in an environment file, or nil if it is optional and empty. path is for errors.
+// fileValue returns the value of a variable in an environment file. If the value is empty and ref is optional, it returns nil.
+// path is the field path of ref in the pod, for errors.
 func (e *Environment) fileValue(container *corev1.Container, ref *corev1.FileKeySelector, path *field.Path, sources *Sources) (*string, error) {
 	if _, ok := sources.Volumes[ref.VolumeName]; !ok {
 		return nil, field.NotFound(path.Child("volumeName"), ref.VolumeName)

@@ -30,8 +30,8 @@ func New(pod *corev1.Pod) hash.Hash {
 	return h
 }
 
-// Dump writes the pod to w in the format that the kubelet hashes: "(*core.Pod){TypeMeta:(v1.TypeMeta){Kind:(string) ...". The
-// error is that of w. Source: ForHash in k8s.io/utils/dump/dump.go.
+// Dump writes pod to w as text, in the format from which the kubelet computes a hash of the pod. The text begins with
+// "(*core.Pod){TypeMeta:". The error is the write error of w. Source: ForHash in k8s.io/utils/dump/dump.go.
 func Dump(w io.Writer, pod *corev1.Pod) error {
 	_ = time.Local.String() // loads the time zone, which is part of a time
 	d := &dump{out: bufio.NewWriterSize(w, bufferSize)}

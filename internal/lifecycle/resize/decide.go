@@ -160,9 +160,9 @@ func (d *Decision) SizeOf(pod *corev1.Pod, container *corev1.Container) cgroups.
 	return SizeOf(&pod.Spec, container)
 }
 
-// HasCompleted reports whether the container is an init container, no sidecar, that has exited with code 0. As in the
-// kubelet, a resize changes neither such a container nor its part of the pod cgroup. Source: computePodActions in
-// pkg/kubelet/kuberuntime/kuberuntime_manager.go.
+// HasCompleted reports whether the named container is an init container, but not a sidecar, whose newest instance has exited
+// with code 0. As in the kubelet, a resize changes neither this container nor its share of the pod cgroup. Source:
+// computePodActions in pkg/kubelet/kuberuntime/kuberuntime_manager.go.
 func HasCompleted(pod *corev1.PodSpec, name string, observed cri.Pod) bool {
 	c, instance := containers.Named(pod, name), observed.NewestContainer(name)
 	return c != nil && containers.IsInit(pod, c) && !containers.IsSidecar(c) && instance != nil && instance.State == cri.ContainerExited && instance.ExitCode == 0

@@ -201,7 +201,8 @@ func writeFlood(out io.Writer, value string) error {
 	return nil
 }
 
-// RunAttach runs the steps in r.Main, as the main process of the container. It ignores their exit code.
+// RunAttach simulates a client that is attached to the main process of a container. It runs the steps in r.Main with the
+// streams of session, and ignores their exit code.
 func (r *Runtime) RunAttach(ctx context.Context, containerID string, session cri.Session) error {
 	_, err := r.RunExec(ctx, containerID, r.Main, session)
 	return err

@@ -148,7 +148,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readHeader reads the header of the next data frame, after replying to control frames. continued is true within a message.
+// readHeader reads the header of the next data frame. Before that, it replies to control frames. If continued is true, the
+// frame must continue the current message. Otherwise the frame must start a new message.
 func (c *Conn) readHeader(continued bool) error {
 	for {
 		op, err := c.readFrameHeader()

@@ -58,7 +58,8 @@ func (b *builder) addCertificate(i int, projection *corev1.PodCertificateProject
 	}
 }
 
-// addCredential adds a secret file, which belongs to the user that all containers run as, if any.
+// addCredential adds a file with a credential, such as a service account token, to the volume. If all containers of the pod run
+// as one user, the file belongs to this user.
 func (b *builder) addCredential(path string, data []byte) {
 	var mode *int32
 	owner := commonUser(&b.pod.Spec)

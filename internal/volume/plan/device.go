@@ -68,7 +68,8 @@ func (d *Device) canStart(step Step) bool {
 	}
 }
 
-// nextStep returns the next step of the device, Stage, Unstage or None, and the earliest time for its start.
+// nextStep returns the next step that the device needs: Stage, Unstage, or None if no step is needed or possible. at is the
+// earliest start of this step.
 func (d *Device) nextStep() (step Step, at time.Time) {
 	switch {
 	case d.Step != None || d.setUps > 0 || d.tearDowns > 0:

@@ -27,8 +27,9 @@ type Node struct {
 // maxFile is the maximum number of bytes that are read of a policy file.
 const maxFile = 64 << 10
 
-// ReadNode reads the state of SELinux on a node from root, the root of the node's file system. It reads files below sys,
-// proc, etc and usr. It returns the zero value for a node without SELinux.
+// ReadNode reads whether SELinux is enabled on a node, and the default label of container files. root is the node's root file
+// system; ReadNode reads files below its directories /sys, /proc, /etc and /usr. It returns the zero value for a node without
+// SELinux.
 func ReadNode(root fs.FS) (Node, error) {
 	if _, err := fs.Stat(root, "sys/fs/selinux/enforce"); err != nil {
 		return Node{}, notexist.Ignore(err)

@@ -17,8 +17,8 @@ func limitOrZero(limit *int64) float64 {
 	return float64(*limit)
 }
 
-// specFamily returns a metric about the limits of cgroups, with one series per cgroup. The function read returns the value
-// of a series. The series have no timestamps, as in cAdvisor.
+// specFamily returns a gauge metric of a cgroup limit, such as the memory limit, with one series per cgroup. read returns the
+// value for one cgroup. parts are the cgroup data that read needs. The series have no timestamps, as in cAdvisor.
 func specFamily(name, help string, parts cgroups.Parts, read func(r *cgroupRow) float64) family {
 	return family{name: name, kind: gauge, help: help, parts: parts, emit: func(e *emitter, r *cgroupRow) {
 		e.writeSeries(r.labels, "", read(r), time.Time{})

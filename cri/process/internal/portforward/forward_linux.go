@@ -156,7 +156,8 @@ func copyBoth(ctx context.Context, port *net.TCPConn, conn io.ReadWriteCloser) e
 	return nil
 }
 
-// copyToPort copies from the client to the port until the client sends no more data, and then closes the write side.
+// copyToPort copies data from the client to the TCP connection port until the client sends no more data. It then closes the
+// write side of port.
 func copyToPort(port *net.TCPConn, client io.Reader) error {
 	buf := make([]byte, 1<<10) // most connections carry little
 	for {
@@ -205,7 +206,7 @@ func writeToPort(port *net.TCPConn, data []byte) error {
 	}
 }
 
-// copyFromPort copies from the port to the client until the program that serves the port closes the connection.
+// copyFromPort copies data from the TCP connection port to the client until the server program closes the connection.
 func copyFromPort(client io.Writer, port *net.TCPConn) error {
 	buf := make([]byte, 1<<10)
 	for {

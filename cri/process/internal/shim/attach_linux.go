@@ -241,7 +241,8 @@ func sendResult(conn net.Conn, code int) bool {
 
 func isTerm(entry string) bool { return strings.HasPrefix(entry, "TERM=") }
 
-// killMarked kills a command and all processes with the mark in their environment, until none is left.
+// killMarked kills the command with this PID, and all descendants of the shim that have the entry mark in their environment,
+// until none is left.
 func (k *shimServer) killMarked(pid int, mark string) {
 	k.killExec(pid)
 	clean := 0

@@ -188,8 +188,8 @@ func ReadOutcome(dir, mark string) (Exit, error) {
 	return exit, writeExit(dir, exit)
 }
 
-// killLeftovers kills the processes that a killed shim has left: the container's process, and all with the mark in their
-// environment.
+// killLeftovers kills the processes that a killed shim has left: the process of the container, and all processes that have the
+// entry mark in their environment.
 func killLeftovers(run Run, mark string) {
 	// The kernel kills the process with its shim, unless the process has changed its credentials.
 	_ = procfs.Kill(procfs.Process{PID: run.PID, Start: run.Start})
