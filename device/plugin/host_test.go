@@ -320,9 +320,18 @@ func TestTooManyPlugins(t *testing.T) {
 	for i := range 1024 {
 		sockets = append(sockets, device.Socket{Resource: fmt.Sprint("vendor.example/", i), Path: "hung.sock"})
 	}
-	n := runHost(t, dir, plugin.Options{Sockets: sockets})
-	newFake().serve(t, n.path("p.sock"))
-	require.ErrorContains(t, n.register(t.Context(), "p.sock"), "1024 device plugins are connected or connecting, and no more are allowed")
+	newFake().serve(t, filepath.Join(dir, "p.sock"))
+	for try := 0; ; try++ {
+		start := time.Now()
+		n := runHost(t, dir, plugin.Options{Sockets: sockets})
+		err := n.register(t.Context(), "p.sock")
+		n.stop()
+		if err == nil && try < 5 && time.Since(start) > 5*time.Second {
+			continue // on a busy machine, connections were given up before the registration
+		}
+		require.ErrorContains(t, err, "1024 device plugins are connected or connecting, and no more are allowed")
+		return
+	}
 }
 
 var errRefused = errors.New("16 plugins are connected for it")
