@@ -57,6 +57,7 @@ tests internal/lifecycle/mailbox: internal/lifecycle/podtest
 tests lifecycle/plan:           internal/lifecycle/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      internal/lifecycle/podtest lifecycle/podapi
 tests internal/lifecycle/poddir:         internal/mounttest internal/lifecycle/podtest SYS
+tests internal/lifecycle/kubeletstate:   SYS
 tests internal/lifecycle/podview:        internal/lifecycle/podtest
 tests internal/lifecycle/resize:         internal/lifecycle/podtest
 tests internal/lifecycle/executor:       internal/lifecycle/podtest internal/lifecycle/lifecycletest
