@@ -52,7 +52,7 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	resources := podresources.Options{Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log}
-	resources.Hooks.SocketOpened = takeover.Marker(a.log)
+	resources.Hooks.SocketCreated = takeover.Marker(a.log)
 	resources.Hooks.RequestReceived, resources.Hooks.RequestFailed = a.metrics.PodResources()
 	server, err := podresources.New(resources)
 	if err != nil {

@@ -20,7 +20,8 @@ func RemoveStale(dir string, logger *slog.Logger) {
 	if dir == "" {
 		return
 	}
-	ran, err := hasKubeletRun(filepath.Join(dir, "pod-resources", "kubelet.sock"))
+	socket := filepath.Join(dir, "pod-resources", "kubelet.sock")
+	ran, err := hasKubeletRun(socket)
 	if err == nil && !ran {
 		return
 	}
@@ -30,13 +31,17 @@ func RemoveStale(dir string, logger *slog.Logger) {
 	}
 	if err != nil {
 		logger.Error("records from before the run of a kubelet may be used", "dir", dir, "error", err)
+		return
+	}
+	if err := Mark(socket, socket); err != nil {
+		logger.Error("the records of pods may be removed again at the next start", "dir", dir, "error", err)
 	}
 }
 
 // Marker returns a function that calls [Mark] and logs its error, for a hook of the server of the podresources API.
-func Marker(logger *slog.Logger) func(path string) {
-	return func(path string) {
-		if err := Mark(path); err != nil {
+func Marker(logger *slog.Logger) func(temporary, path string) {
+	return func(temporary, path string) {
+		if err := Mark(temporary, path); err != nil {
 			logger.Error("older records of pods are not used after the next start", "error", err)
 		}
 	}
