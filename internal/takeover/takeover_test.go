@@ -14,8 +14,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/internal/takeover"
 )
+
+const checkpoint = "device-plugins/" + plugin.CheckpointName
 
 // node is the root directory of agents and kubelets, with the records of an agent.
 type node struct {
@@ -37,11 +40,12 @@ func newNode(t *testing.T) *node {
 
 func (n *node) writeRecords() {
 	n.records = []string{"devices", "pods.store", "probes"}
-	for _, name := range append(slices.Clone(n.records), "pods/uid-a/etc-hosts", "volumes", "device-plugins/kubelet_internal_checkpoint") {
+	for _, name := range append(slices.Clone(n.records), "pods/uid-a/etc-hosts", "volumes") {
 		path := filepath.Join(n.dir, name)
 		require.NoError(n.t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(n.t, os.WriteFile(path, []byte("x"), 0o600))
 	}
+	require.NoError(n.t, plugin.ExportTo(filepath.Join(n.dir, checkpoint))(nil, nil))
 }
 
 // listRecords returns the records that exist.
@@ -83,7 +87,7 @@ func (n *node) startAgent() (removed bool) { return n.startAgentUntil(afterRenam
 
 func (n *node) startAgentUntil(kill killAt) (removed bool) {
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NotContains(n.t, log.String(), "ERROR")
 	removed = len(n.listRecords()) == 0
 	if !removed {
@@ -161,9 +165,24 @@ func TestRecordsRemovedAtFirstTakeover(t *testing.T) {
 func TestDeviceRecordStaysWithoutCheckpoint(t *testing.T) {
 	n := newNode(t)
 	n.serve()
-	require.NoError(t, os.Remove(filepath.Join(n.dir, "device-plugins/kubelet_internal_checkpoint")))
-	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, os.Remove(filepath.Join(n.dir, checkpoint)))
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
 	require.Equal(t, []string{"devices"}, n.listRecords())
+	require.NotContains(t, log.String(), "ERROR")
+}
+
+// A damaged checkpoint says nothing about devices. The other records are removed, once.
+func TestDeviceRecordStaysWithDamagedCheckpoint(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	require.NoError(t, os.WriteFile(filepath.Join(n.dir, checkpoint), []byte(`{"Checksum":1}`), 0o600))
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
+	require.Equal(t, []string{"devices"}, n.listRecords())
+	require.Contains(t, log.String(), "the file is damaged")
+	n.writeRecords()
+	require.False(t, n.startAgentUntil(beforeMark))
 }
 
 func TestOtherFilesStay(t *testing.T) {
@@ -171,9 +190,9 @@ func TestOtherFilesStay(t *testing.T) {
 	n.serve()
 	record := filepath.Join(n.dir, "pods/uid-a/record.json")
 	require.NoError(t, os.WriteFile(record, []byte(`{"version":1,"pod":"ns/web","source":"api","sized":"x"}`), 0o600))
-	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler))
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.DiscardHandler))
 	require.Empty(t, n.listRecords())
-	for _, name := range []string{"pods/uid-a/etc-hosts", "volumes", "device-plugins/kubelet_internal_checkpoint", "pod-resources/kubelet.sock"} {
+	for _, name := range []string{"pods/uid-a/etc-hosts", "volumes", checkpoint, "pod-resources/kubelet.sock"} {
 		require.FileExists(t, filepath.Join(n.dir, name))
 	}
 	content, err := os.ReadFile(record)
@@ -189,12 +208,12 @@ func TestErrorsLogged(t *testing.T) {
 	require.NoError(t, os.Remove(stuck))
 	require.NoError(t, os.MkdirAll(filepath.Join(stuck, "a"), 0o700))
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
 	require.Contains(t, log.String(), "directory not empty")
 	require.Equal(t, []string{"probes"}, n.listRecords())
 	require.NoError(t, os.RemoveAll(stuck))
 	n.writeRecords()
 	require.True(t, n.startAgent(), "the failed removal is repeated")
 	require.ErrorContains(t, takeover.Mark(filepath.Join(n.dir, "none"), n.socket), "mark a socket of the podresources API")
-	takeover.RemoveStale("", nil)
+	takeover.RemoveStale("", nil, nil)
 }
