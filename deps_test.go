@@ -57,6 +57,8 @@ tests internal/lifecycle/mailbox: internal/lifecycle/podtest
 tests lifecycle/plan:           internal/lifecycle/podtest lifecycle/podapi cgroups qos
 tests lifecycle/podstatus:      internal/lifecycle/podtest lifecycle/podapi
 tests internal/lifecycle/poddir:         internal/mounttest internal/lifecycle/podtest SYS
+tests internal/lifecycle/kubeletstate:   SYS
+tests internal/takeover:         device/plugin
 tests internal/lifecycle/podview:        internal/lifecycle/podtest
 tests internal/lifecycle/resize:         internal/lifecycle/podtest
 tests internal/lifecycle/executor:       internal/lifecycle/podtest internal/lifecycle/lifecycletest
@@ -112,7 +114,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Sockets for local programs.
 internal/privatesocket max   0:
-internal/takeover      max  80: internal/lifecycle/poddir
+internal/takeover      max  80: device internal/lifecycle/poddir
 internal/tokenbucket   max   0:
 
 # Engines: no third-party package, and never each other.

@@ -39,11 +39,10 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if a.config.Node.AdoptPods { // for the kubelet that takes the node back
 		opts.Allocator.Export = plugin.ExportTo(checkpoint)
 	}
-	devices, err := poddevice.New(opts)
-	if err != nil {
+	if a.devices, err = poddevice.New(opts); err != nil {
 		return err
 	}
-	allocator := devices.Allocator()
+	allocator := a.devices.Allocator()
 	plugins := plugin.Options{
 		Dir: a.filePath("device-plugins"), Registry: a.filePath("plugins_registry"), Receiver: allocator, Sockets: allocator.Sockets(), Logger: a.log,
 		Hooks: plugin.Hooks{RegistrationRequested: a.metrics.DevicePlugins()},
@@ -52,14 +51,14 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 		return err
 	}
 	resources := podresources.Options{Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log}
-	resources.Hooks.SocketOpened = takeover.Marker(a.log)
+	resources.Hooks.SocketCreated = takeover.Marker(a.log)
 	resources.Hooks.RequestReceived, resources.Hooks.RequestFailed = a.metrics.PodResources()
 	server, err := podresources.New(resources)
 	if err != nil {
 		return err
 	}
-	a.devices, o.Devices = devices, devices
-	a.parts.Add("devices", devices.Run)
+	o.Devices = a.devices
+	a.parts.Add("devices", a.devices.Run)
 	a.parts.Add("device plugins", a.plugins.Run)
 	a.parts.Add("podresources API", server.Run)
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/internal/takeover"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/objects"
@@ -96,7 +97,7 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
 	if n.AdoptPods {
-		takeover.RemoveStale(a.filePath(""), a.log)
+		takeover.RemoveStale(a.filePath(""), plugin.ReadCheckpoint, a.log)
 	}
 	*opts = lifecycle.Options{
 		AdoptUnlabeled: n.AdoptPods, Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,

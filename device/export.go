@@ -38,34 +38,32 @@ func (a *Allocator) requestExport(now time.Time) {
 	sleep.Wake(a.wake)
 }
 
-// exportClaims calls Options.Export. An error is reported, and Run repeats the call. Before Options.Running is read, exportClaims does nothing: Run
-// exports then. The caller holds a.saving.
-func (a *Allocator) exportClaims() {
+// exportClaims calls Options.Export. After an error, Run repeats the call. Before Options.Running is read, exportClaims does nothing: Run exports then.
+// The caller holds a.saving, and reports the error after its unlock: Hooks.Error may call the Allocator.
+func (a *Allocator) exportClaims() error {
 	if a.opts.Export == nil {
-		return
+		return nil
 	}
 	now := time.Now()
 	a.mu.Lock()
 	if a.unread {
 		a.mu.Unlock()
-		return
+		return nil
 	}
 	claims, healthy := a.listClaims(), a.state.listHealthy()
 	a.exported.due, a.exported.last = time.Time{}, now
 	a.mu.Unlock()
 	err := a.opts.Export(claims, healthy)
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if err == nil {
 		a.exported.delay = 0
-	} else {
-		a.exported.delay = exportBackOff().Next(a.exported.delay)
-		a.exported.due = time.Now().Add(a.exported.delay)
-		sleep.Wake(a.wake)
+		return nil
 	}
-	a.mu.Unlock()
-	if err != nil {
-		a.reportError(fmt.Errorf("device: export who holds devices: %w", err))
-	}
+	a.exported.delay = exportBackOff().Next(a.exported.delay)
+	a.exported.due = time.Now().Add(a.exported.delay)
+	sleep.Wake(a.wake)
+	return fmt.Errorf("device: export who holds devices: %w", err)
 }
 
 // exportDue exports the claims if that is due at now, and returns when the next export is due, or zero.
@@ -77,8 +75,11 @@ func (a *Allocator) exportDue(now time.Time) time.Time {
 		return due
 	}
 	a.saving.Lock()
-	a.exportClaims()
+	err := a.exportClaims()
 	a.saving.Unlock()
+	if err != nil {
+		a.reportError(err)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.exported.due

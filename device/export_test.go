@@ -126,6 +126,28 @@ func TestExportRepeatedAfterError(t *testing.T) {
 	})
 }
 
+// A hook that releases a pod calls the Allocator, both from Reserve and from Run.
+func TestExportErrorReportedWithoutLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &exporter{err: errors.New("disk full")}
+		var reserved *device.Allocator
+		var ready, inHook atomic.Bool // ready: reserved is set
+		released := make(chan error, 100)
+		reserved, _ = newExportingAllocator(t, device.Options{Export: e.export, Hooks: device.Hooks{Error: func(error) {
+			if ready.Load() && inHook.CompareAndSwap(false, true) { // Release reports an error, too
+				released <- reserved.Release("u")
+				inHook.Store(false)
+			}
+		}}})
+		ready.Store(true)
+		require.NoError(t, reserved.Reserve(t.Context(), onePod))
+		require.NoError(t, <-released)
+		assert.Empty(t, reserved.Claims())
+		time.Sleep(time.Hour)
+		require.NoError(t, <-released, "from Run")
+	})
+}
+
 // Before the containers of the runtime are read, the claims are not complete.
 func TestExportWaitsForRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -222,16 +222,21 @@ func (a *Allocator) restoreRecord(rec *record) error {
 }
 
 // saveRecord writes the record, and exports the claims. Concurrent calls write one after the other, each with the newest state.
+// It reports an error of the export.
 func (a *Allocator) saveRecord() error {
 	a.saving.Lock()
-	defer a.saving.Unlock()
 	if err := a.writeRecord(); err != nil {
+		a.saving.Unlock()
 		a.mu.Lock()
 		a.requestExport(time.Now())
 		a.mu.Unlock()
 		return err
 	}
-	a.exportClaims()
+	err := a.exportClaims()
+	a.saving.Unlock()
+	if err != nil {
+		a.reportError(err)
+	}
 	return nil
 }
 

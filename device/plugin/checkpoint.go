@@ -78,7 +78,8 @@ func (e *checkpointEntries) UnmarshalJSON(data []byte) error {
 // ReadCheckpoint reads the file kubelet_internal_checkpoint at path. It verifies the checksum as the kubelet does, follows no symbolic link, and
 // writes nothing. Claims are sorted by pod, container and resource. If two claims have the same container and resource, the last is used.
 //
-// A claim whose stored response is invalid has a nil Response, and keeps its devices. NUMA nodes above 63 are omitted. A file that does not exist is
+// A claim whose stored response is invalid or empty has a nil Response, and keeps its devices: [ExportTo] writes an unknown response as an empty one,
+// and a kubelet keeps it. NUMA nodes above 63 are omitted. A file that does not exist is
 // an error that wraps [fs.ErrNotExist]. Source: pkg/kubelet/cm/devicemanager/pod_devices.go, readCheckpoint in manager.go.
 //
 // [fs.ErrNotExist]: https://pkg.go.dev/io/fs#ErrNotExist
@@ -148,7 +149,7 @@ func (e *checkpointEntry) toClaim(healthy map[string]bool) device.Claim {
 	}
 	slices.SortFunc(c.Devices, func(a, b device.Device) int { return strings.Compare(a.ID, b.ID) })
 	var stored api.ContainerAllocateResponse
-	if len(e.AllocResp) <= maxStored && proto.Unmarshal(e.AllocResp, &stored) == nil {
+	if size := len(e.AllocResp); size > 0 && size <= maxStored && proto.Unmarshal(e.AllocResp, &stored) == nil {
 		if response, err := convertResponse(&stored); err == nil {
 			c.Response = &response
 		}

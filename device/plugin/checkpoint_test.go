@@ -41,7 +41,7 @@ func TestReadCheckpoint(t *testing.T) {
 					CDIDevices: []string{"vendor.example/nic=nic0"},
 				},
 			},
-			{PodUID: "uid-c", Container: "c", Resource: "vendor.example/empty", Devices: []device.Device{{ID: "e"}}, Response: &device.Response{}},
+			{PodUID: "uid-c", Container: "c", Resource: "vendor.example/empty", Devices: []device.Device{{ID: "e"}}}, // its response is empty
 		},
 	}, previous)
 }

@@ -4,6 +4,7 @@
 package plugin_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,13 +27,41 @@ func TestExportIsReadBack(t *testing.T) {
 	}
 	again, err := plugin.ReadCheckpoint(path)
 	require.NoError(t, err)
-	previous.Claims[0].Response = &device.Response{} // the kubelet needs a response to keep the device
 	assert.Equal(t, previous, again)
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Contains(t, string(content), `"DeviceIDs":{"0":["nic0"],"1":["nic0","nic1"]}`)
 	assert.Contains(t, string(content), `"DeviceIDs":{"-1":["gpu1"]}`)
 	assert.Contains(t, string(content), `"RegisteredDevices":{"vendor.example/gpu":[],"vendor.example/nic":["nic0","nic1"],"vendor.example/none":[]}`)
+}
+
+// A kubelet that has run between two agents has kept the empty response of an unknown one. The plugin knows the response.
+func TestUnknownResponseStaysUnknownAfterKubelet(t *testing.T) {
+	path := filepath.Join(t.TempDir(), plugin.CheckpointName)
+	claims := []device.Claim{{PodUID: "u", Container: "c", Resource: "vendor.example/gpu", Devices: []device.Device{{ID: "a"}}}}
+	require.NoError(t, plugin.ExportTo(path)(claims, map[string][]string{"vendor.example/gpu": {}}))
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Contains(t, string(content), `"AllocResp":""`, "the kubelet needs a response to keep the device")
+	previous, err := plugin.ReadCheckpoint(path)
+	require.NoError(t, err)
+	require.Equal(t, claims, previous.Claims)
+	allocator, err := device.New(device.Options{Previous: func() (device.Previous, error) { return previous, nil }})
+	require.NoError(t, err)
+	_, err = allocator.Connect("vendor.example/gpu", "", allocatingPlugin{})
+	require.NoError(t, err)
+	response, err := allocator.Start(t.Context(), "u", "c")
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"GPU": "a"}, response.Env)
+}
+
+// allocatingPlugin is a plugin that sets a variable.
+type allocatingPlugin struct{ device.Plugin }
+
+func (allocatingPlugin) Options() device.PluginOptions { return device.PluginOptions{} }
+
+func (allocatingPlugin) Allocate(_ context.Context, ids []string) (device.Response, error) {
+	return device.Response{Env: map[string]string{"GPU": ids[0]}}, nil
 }
 
 func TestExportWithoutClaims(t *testing.T) {

@@ -63,7 +63,7 @@ func ExampleReadCheckpoint() {
 	// uid-a init vendor.example/gpu 1 false
 	// uid-a main vendor.example/gpu 1 true
 	// uid-b main vendor.example/nic 2 true
-	// uid-c c vendor.example/empty 1 true
+	// uid-c c vendor.example/empty 1 false
 }
 
 // The allocations of an agent, for the kubelet that takes the node back.

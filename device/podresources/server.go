@@ -81,8 +81,8 @@ type Options struct {
 // version is "v1" or "v1alpha1"; method is "List", "Get" or "GetAllocatableResources". The kubelet counts List of v1alpha1
 // only in kubelet_pod_resources_endpoint_requests_total.
 type Hooks struct {
-	// SocketOpened is called with the path of the socket, after the server has created it.
-	SocketOpened func(path string)
+	// SocketCreated is called with the temporary path of a new socket, before the server renames the socket to path, which is Options.Socket.
+	SocketCreated func(temporary, path string)
 	// RequestReceived is called for each request that passed the rate limit.
 	RequestReceived func(version, method string)
 	// RequestFailed is called for each such request that returns an error, such as Get of an unknown pod.
@@ -122,7 +122,7 @@ func New(opts Options) (*Server, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, defaultTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
-		opts: opts, running: newRunningCalls(maxRunning), listen: privatesocket.Listen,
+		opts: opts, running: newRunningCalls(maxRunning), listen: opts.listen,
 		conns: connSet{limit: opts.MaxConnections, maxUnsent: maxUnsent, writeTimeout: opts.Timeout},
 	}
 	if opts.Rate > 0 {
@@ -196,13 +196,19 @@ func (s *Server) serveSocket(ctx context.Context, g *grpc.Server) error {
 		return fmt.Errorf("listen on socket %s: %w", s.opts.Socket, err)
 	}
 	s.opts.Logger.Info("serving the podresources API", "socket", s.opts.Socket)
-	if hook := s.opts.Hooks.SocketOpened; hook != nil {
-		hook(s.opts.Socket)
-	}
 	if err := g.Serve(newLimitedListener(l, &s.conns, s.opts.Logger)); err != nil {
 		return fmt.Errorf("serve socket %s: %w", s.opts.Socket, err)
 	}
 	return errors.New("gRPC server stopped")
+}
+
+// listen opens the socket at path. It calls Hooks.SocketCreated.
+func (o Options) listen(path string) (net.Listener, error) {
+	return privatesocket.ListenAfter(path, func(temporary string) {
+		if hook := o.Hooks.SocketCreated; hook != nil {
+			hook(temporary, path)
+		}
+	})
 }
 
 // stopServer waits until all requests have returned and stops g. After stopTimeout it stops g without waiting.

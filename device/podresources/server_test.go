@@ -6,6 +6,7 @@ package podresources_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -163,7 +164,7 @@ func TestAllMethodsOverASocket(t *testing.T) {
 	n := &node{}
 	var mu sync.Mutex
 	var calls []string
-	opened := make(chan string, 1)
+	created := make(chan error, 1)
 	record := func(event string) func(version, method string) {
 		return func(version, method string) {
 			mu.Lock()
@@ -174,7 +175,13 @@ func TestAllMethodsOverASocket(t *testing.T) {
 	conn, _ := serve(t, podresources.Options{
 		Pods: n, Devices: n, CPUs: cpus{}, Rate: -1,
 		Hooks: podresources.Hooks{
-			SocketOpened: func(path string) { opened <- path }, RequestReceived: record("received"), RequestFailed: record("failed"),
+			SocketCreated: func(temporary, path string) {
+				_, err := os.Lstat(path)
+				assert.ErrorIs(t, err, fs.ErrNotExist, "the socket is not published yet")
+				_, err = os.Lstat(temporary)
+				created <- err
+			},
+			RequestReceived: record("received"), RequestFailed: record("failed"),
 		},
 	})
 	client := podresourcesv1.NewPodResourcesListerClient(conn)
@@ -183,8 +190,7 @@ func TestAllMethodsOverASocket(t *testing.T) {
 	pods, err := list(t.Context(), conn)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"q main"}, pods, "p has no devices yet")
-	_, err = os.Lstat(<-opened)
-	require.NoError(t, err)
+	require.NoError(t, <-created)
 	_, err = client.Get(t.Context(), &podresourcesv1.GetPodResourcesRequest{PodName: "p", PodNamespace: "default"})
 	assert.Equal(t, codes.Unknown, status.Code(err))
 	assert.Equal(t, "pod p in namespace default not found", status.Convert(err).Message())

@@ -24,7 +24,10 @@ const dialTimeout = time.Second
 // Listen listens on a unix socket with mode 0600 at path, which may have at most about 100 bytes, and creates its directory with
 // mode 0750. It replaces a socket on which no process listens. Another file, or a symbolic link, is an error. Closing the listener
 // removes the socket, unless another process has replaced it.
-func Listen(path string) (net.Listener, error) {
+func Listen(path string) (net.Listener, error) { return ListenAfter(path, nil) }
+
+// ListenAfter listens like [Listen], and calls created with the temporary path of the new socket before it renames the socket to path. Nil: no call.
+func ListenAfter(path string, created func(temporary string)) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
@@ -38,13 +41,16 @@ func Listen(path string) (net.Listener, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(private)
-	created := filepath.Join(private, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: created, Net: "unix"})
+	temporary := filepath.Join(private, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	info, err := publishSocket(created, path)
+	if created != nil {
+		created(temporary)
+	}
+	info, err := publishSocket(temporary, path)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -1,17 +1,18 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package takeover finds out whether a kubelet has run on the node since this agent did, and removes the records that are then out of date. It reads
-// nothing that the kubelet has written.
+// Package takeover finds out whether a kubelet has run on the node since this agent did, and removes the records that are then out of date. It
+// interprets no file of the kubelet.
 //
-//	takeover.RemoveStale(dir, logger)                         // at the start, before the records are read
-//	err := takeover.Mark(dir + "/pod-resources/kubelet.sock") // when this agent serves the socket
+//	takeover.RemoveStale(dir, plugin.ReadCheckpoint, logger) // at the start, before the records are read
+//	err := takeover.Mark(temporary, path)                    // before this agent renames a new socket to path, dir + "/pod-resources/kubelet.sock"
 //
 // # Model
 //
 // Each kubelet replaces the socket of the podresources API when it starts, and never removes it. [Mark] adds a hard link to the socket of this agent. If
-// the socket is there at the next start, and is not the marked one, a kubelet has run. The link keeps the inode, so that no other socket gets its number.
-// An agent that is killed before Mark is taken for a kubelet, which costs no more than its records.
+// a socket is there at the next start, and is not marked, a kubelet has run. The link keeps the inode, so that no other socket gets its number. Two
+// sockets are marked, the served one and the next one, because the agent may be killed before or after the rename. [RemoveStale] marks the socket of the
+// kubelet, so that one run of a kubelet causes one removal.
 //
 // # Concurrency
 //
@@ -31,41 +32,50 @@ import (
 	"os"
 )
 
-// markSuffix is the end of the name of the hard link to the socket of this agent.
-const markSuffix = ".nodeagent"
+// Ends of the names of the hard links to marked sockets.
+const (
+	markSuffix = ".nodeagent"      // the socket before the last one
+	nextSuffix = ".nodeagent.next" // the last marked socket
+)
 
-// Mark marks the socket at path as that of this agent.
-func Mark(path string) error {
-	mark := path + markSuffix
-	temporary := mark + ".tmp"
-	if err := removeFile(temporary); err != nil {
-		return err
+// Mark marks a new socket, which the caller renames from temporary to path. The socket that path has until then stays marked.
+func Mark(temporary, path string) error {
+	next := path + nextSuffix
+	isNext, err := isSameFile(path, next)
+	if err == nil && isNext {
+		err = os.Rename(next, path+markSuffix)
 	}
-	if err := os.Link(path, temporary); err != nil {
-		return fmt.Errorf("mark the socket of this agent: %w", err)
+	if err == nil {
+		err = removeFile(next) // rename(2) keeps it if both names are links to one file
 	}
-	// rename(2) does nothing if both names are links to one file.
-	err := os.Rename(temporary, mark)
-	return errors.Join(err, removeFile(temporary))
+	if err == nil {
+		err = os.Link(temporary, next)
+	}
+	if err != nil {
+		return fmt.Errorf("mark a socket of the podresources API: %w", err)
+	}
+	return nil
 }
 
-// hasKubeletRun reports whether another program than this agent has created the socket at path since the last Mark.
+// hasKubeletRun reports whether the socket at path exists and is not marked.
 func hasKubeletRun(path string) (bool, error) {
 	served, err := lstat(path)
-	if err != nil {
+	if served == nil || err != nil { // an agent that stops removes its socket
 		return false, err
 	}
-	marked, err := lstat(path + markSuffix)
-	if err != nil {
-		return false, err
-	}
-	return isForeign(served, marked), nil
+	isLast, err := isSameFile(path, path+markSuffix)
+	isNext, nextErr := isSameFile(path, path+nextSuffix)
+	return !isLast && !isNext, errors.Join(err, nextErr)
 }
 
-// isForeign reports whether a socket was created by another program. served is the socket, which is nil after an agent has stopped; marked is the
-// socket of this agent, which is nil before the first Mark.
-func isForeign(served, marked fs.FileInfo) bool {
-	return served != nil && (marked == nil || !os.SameFile(served, marked))
+// isSameFile reports whether both files exist, and are links to one file.
+func isSameFile(a, b string) (bool, error) {
+	first, err := lstat(a)
+	second, secondErr := lstat(b)
+	if err = errors.Join(err, secondErr); err != nil || first == nil || second == nil {
+		return false, err
+	}
+	return os.SameFile(first, second), nil
 }
 
 // lstat returns nil for a file that does not exist.

@@ -14,8 +14,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/internal/takeover"
 )
+
+const checkpoint = "device-plugins/" + plugin.CheckpointName
 
 // node is the root directory of agents and kubelets, with the records of an agent.
 type node struct {
@@ -37,11 +40,12 @@ func newNode(t *testing.T) *node {
 
 func (n *node) writeRecords() {
 	n.records = []string{"devices", "pods.store", "probes"}
-	for _, name := range append(slices.Clone(n.records), "pods/uid-a/etc-hosts", "volumes", "device-plugins/kubelet_internal_checkpoint") {
+	for _, name := range append(slices.Clone(n.records), "pods/uid-a/etc-hosts", "volumes") {
 		path := filepath.Join(n.dir, name)
 		require.NoError(n.t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(n.t, os.WriteFile(path, []byte("x"), 0o600))
 	}
+	require.NoError(n.t, plugin.ExportTo(filepath.Join(n.dir, checkpoint))(nil, nil))
 }
 
 // listRecords returns the records that exist.
@@ -52,21 +56,38 @@ func (n *node) listRecords() []string {
 	})
 }
 
-// serve creates the socket anew, as agents and kubelets do at the start.
-func (n *node) serve() {
-	n.stop()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.socket, Net: "unix"})
+// createSocket creates a socket with a temporary name, as agents do before the rename.
+func (n *node) createSocket() (temporary string) {
+	temporary = n.socket + "~"
+	_ = os.Remove(temporary)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	require.NoError(n.t, err)
 	l.SetUnlinkOnClose(false)
 	require.NoError(n.t, l.Close())
+	return temporary
 }
+
+// serve replaces the socket, as kubelets do at the start.
+func (n *node) serve() { require.NoError(n.t, os.Rename(n.createSocket(), n.socket)) }
+
+// killAt is the time at which an agent is killed.
+type killAt int
+
+const (
+	beforeMark killAt = iota
+	beforeRename
+	afterRename
+)
 
 // stop removes the socket, as an agent that stops.
 func (n *node) stop() { _ = os.Remove(n.socket) }
 
-func (n *node) startAgent() (removed bool) {
+// startAgent starts an agent, and kills it after it has served the socket.
+func (n *node) startAgent() (removed bool) { return n.startAgentUntil(afterRename) }
+
+func (n *node) startAgentUntil(kill killAt) (removed bool) {
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
 	require.NotContains(n.t, log.String(), "ERROR")
 	removed = len(n.listRecords()) == 0
 	if !removed {
@@ -74,8 +95,13 @@ func (n *node) startAgent() (removed bool) {
 		require.Empty(n.t, log.String())
 	}
 	n.writeRecords()
-	n.serve()
-	require.NoError(n.t, takeover.Mark(n.socket))
+	temporary := n.createSocket()
+	if kill >= beforeRename {
+		require.NoError(n.t, takeover.Mark(temporary, n.socket))
+	}
+	if kill >= afterRename {
+		require.NoError(n.t, os.Rename(temporary, n.socket))
+	}
 	return removed
 }
 
@@ -92,11 +118,41 @@ func TestRecordsRemovedAfterKubelet(t *testing.T) {
 	n.serve()
 	n.serve()
 	require.True(t, n.startAgent(), "after two starts of a kubelet, and a stop of the agent")
-	require.NoError(t, takeover.Mark(n.socket), "the same socket again")
+	for range 2 {
+		require.NoError(t, takeover.Mark(n.socket, n.socket), "the same socket again")
+	}
 	require.False(t, n.startAgent())
 	entries, err := os.ReadDir(filepath.Dir(n.socket))
 	require.NoError(t, err)
-	require.Len(t, entries, 2, "the socket and its mark")
+	require.Len(t, entries, 3, "the socket and two marks")
+}
+
+// An agent may be killed at any time of its start, and several times.
+func TestRecordsStayAfterKills(t *testing.T) {
+	for _, first := range []killAt{beforeMark, beforeRename, afterRename} {
+		for _, second := range []killAt{beforeMark, beforeRename, afterRename} {
+			n := newNode(t)
+			require.False(t, n.startAgent())
+			for _, kill := range []killAt{first, second, second, first} {
+				require.False(t, n.startAgentUntil(kill), "kills %d and %d", first, second)
+			}
+			n.serve()
+			require.True(t, n.startAgentUntil(first), "after a kubelet")
+			require.False(t, n.startAgentUntil(second))
+			require.False(t, n.startAgentUntil(first))
+		}
+	}
+}
+
+// An agent that never serves the socket, such as one without devices, removes the records once per run of a kubelet.
+func TestRecordsRemovedOncePerKubelet(t *testing.T) {
+	n := newNode(t)
+	for range 2 {
+		n.serve()
+		require.True(t, n.startAgentUntil(beforeMark))
+		require.False(t, n.startAgentUntil(beforeMark))
+		require.False(t, n.startAgentUntil(beforeMark))
+	}
 }
 
 // An agent that takes a node over for the first time has no mark.
@@ -109,9 +165,24 @@ func TestRecordsRemovedAtFirstTakeover(t *testing.T) {
 func TestDeviceRecordStaysWithoutCheckpoint(t *testing.T) {
 	n := newNode(t)
 	n.serve()
-	require.NoError(t, os.Remove(filepath.Join(n.dir, "device-plugins/kubelet_internal_checkpoint")))
-	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, os.Remove(filepath.Join(n.dir, checkpoint)))
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
 	require.Equal(t, []string{"devices"}, n.listRecords())
+	require.NotContains(t, log.String(), "ERROR")
+}
+
+// A damaged checkpoint says nothing about devices. The other records are removed, once.
+func TestDeviceRecordStaysWithDamagedCheckpoint(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	require.NoError(t, os.WriteFile(filepath.Join(n.dir, checkpoint), []byte(`{"Checksum":1}`), 0o600))
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
+	require.Equal(t, []string{"devices"}, n.listRecords())
+	require.Contains(t, log.String(), "the file is damaged")
+	n.writeRecords()
+	require.False(t, n.startAgentUntil(beforeMark))
 }
 
 func TestOtherFilesStay(t *testing.T) {
@@ -119,9 +190,9 @@ func TestOtherFilesStay(t *testing.T) {
 	n.serve()
 	record := filepath.Join(n.dir, "pods/uid-a/record.json")
 	require.NoError(t, os.WriteFile(record, []byte(`{"version":1,"pod":"ns/web","source":"api","sized":"x"}`), 0o600))
-	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler))
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.DiscardHandler))
 	require.Empty(t, n.listRecords())
-	for _, name := range []string{"pods/uid-a/etc-hosts", "volumes", "device-plugins/kubelet_internal_checkpoint", "pod-resources/kubelet.sock"} {
+	for _, name := range []string{"pods/uid-a/etc-hosts", "volumes", checkpoint, "pod-resources/kubelet.sock"} {
 		require.FileExists(t, filepath.Join(n.dir, name))
 	}
 	content, err := os.ReadFile(record)
@@ -137,9 +208,12 @@ func TestErrorsLogged(t *testing.T) {
 	require.NoError(t, os.Remove(stuck))
 	require.NoError(t, os.MkdirAll(filepath.Join(stuck, "a"), 0o700))
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
 	require.Contains(t, log.String(), "directory not empty")
 	require.Equal(t, []string{"probes"}, n.listRecords())
-	require.ErrorContains(t, takeover.Mark(filepath.Join(n.dir, "none")), "mark the socket of this agent")
-	takeover.RemoveStale("", nil)
+	require.NoError(t, os.RemoveAll(stuck))
+	n.writeRecords()
+	require.True(t, n.startAgent(), "the failed removal is repeated")
+	require.ErrorContains(t, takeover.Mark(filepath.Join(n.dir, "none"), n.socket), "mark a socket of the podresources API")
+	takeover.RemoveStale("", nil, nil)
 }

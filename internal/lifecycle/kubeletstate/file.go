@@ -101,7 +101,7 @@ func readFile(path string) (map[string]json.RawMessage, error) {
 	return data.Entries, nil
 }
 
-// writeFile replaces the file at path.
+// writeFile replaces the file at path, and returns when it is on disk: a kubelet does not start with a file that is empty after a power failure.
 func writeFile(path string, pods map[string]json.RawMessage) error {
 	data, err := json.Marshal(entries{Entries: pods})
 	if err != nil {
@@ -114,5 +114,5 @@ func writeFile(path string, pods map[string]json.RawMessage) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return atomicfile.Replace(path, content, 0o600)
+	return atomicfile.WriteFile(path, content, 0o600)
 }
