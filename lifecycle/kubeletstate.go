@@ -22,19 +22,33 @@ func (r *Reconciler) openKubeletState() *kubeletstate.Store {
 	return kubeletstate.Open(filepath.Dir(r.opts.Dirs.Pods), r.opts.Dirs.Pods, r.opts.Logger)
 }
 
-// completeAllocation returns the record of the pod with the resources that a kubelet has allocated, if the record has none. A resize that the kubelet has
+// restoreAllocation restores the resources of the pod from its record, or from the kubelet's files if the record has none. A resize that a kubelet has
 // deferred or started then continues.
+func (w *worker) restoreAllocation() {
+	record := w.record.Get()
+	if record.Allocated == nil {
+		record = w.completeAllocation(record)
+	}
+	w.shared.setAllocation(record.Allocated)
+	w.exec.Resizer.Restore(record)
+}
+
+// completeAllocation returns record with the resources in the kubelet's files. It also restores those that the kubelet gave to the containers.
 func (w *worker) completeAllocation(record poddir.Record) poddir.Record {
-	if record.Allocated != nil {
+	uid := w.id.UID
+	record.Allocated = w.r.kubeletState.Allocation(uid)
+	pod, _ := w.mailbox.Desired()
+	if record.Allocated == nil || pod == nil {
 		return record
 	}
-	record.Allocated = w.r.kubeletState.Allocation(w.id.UID)
-	actuated := w.r.kubeletState.Actuated(w.id.UID)
-	pod, _ := w.mailbox.Desired()
-	// Under pod-level resources, the kubelet's actuated limits are not those of the spec.
-	if record.Allocated != nil && actuated != nil && actuated.Pod == nil && pod != nil {
-		record.Sized = resize.SizesOf(actuated.Apply(pod)).String() // the kubelet resizes the pod cgroup with the containers
+	actuated := w.r.kubeletState.Actuated(uid)
+	if actuated == nil || actuated.Pod == nil { // otherwise the kubelet resizes pod-level resources and containers one by one
+		record.Sized = resize.SizesOf(actuated.Apply(record.Allocated.Apply(pod))).String() // the kubelet resizes the pod cgroup with the containers
 	}
+	if actuated != nil && actuated.Pod == nil {
+		actuated.Pod = record.Allocated.Pod // a container without an own limit inherits that of the pod
+	}
+	w.exec.Resizer.RestoreActuated(actuated)
 	return record
 }
 

@@ -130,7 +130,7 @@ func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 		Runtime: rt, Spec: opts.Spec, Images: opts.Images, Cgroups: opts.Cgroups, Objects: opts.Objects, AdmitResize: opts.AdmitResize,
 		Volumes: opts.Volumes, Devices: opts.Devices, CheckNetwork: r.runtimeState.CheckNetwork,
 		PodRoot: opts.Dirs.Pods, NoMounts: opts.NoMounts, LogLinks: opts.Dirs.LogLinks, Slots: r.slots, StartSlotTimeout: opts.Pacing.StartSlotTimeout,
-		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: opts.Logger,
+		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, AdoptUnlabeled: opts.AdoptUnlabeled, Logger: opts.Logger,
 		Event: opts.Hooks.Event, Error: opts.Hooks.Error, StartAttempted: opts.Hooks.StartAttempted, SandboxStartAttempted: opts.Hooks.Work.SandboxStartAttempted, PodSynced: opts.Hooks.Work.PodSynced,
 		ImageVolumeRequested: opts.Hooks.Work.ImageVolumeRequested, SleepTerminated: opts.Hooks.Work.SleepTerminated,
 	}.DetectFeatures()

@@ -71,9 +71,7 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 		w.reporter.Warn("pod record", "error", err)
 	}
 	w.deletePodOfOtherSource()
-	known := w.completeAllocation(w.record.Get())
-	w.shared.setAllocation(known.Allocated)
-	w.exec.Resizer.Restore(known)
+	w.restoreAllocation()
 	w.restoreAdmission()
 	if !w.awaitSameNamePods(ctx) {
 		return

@@ -54,6 +54,10 @@ func (z *Resizer) Restore(record poddir.Record) {
 	}
 }
 
+// RestoreActuated stores the resources that a kubelet gave to the containers of the pod. Nil: the allocated resources. It is used if
+// Node.AdoptUnlabeled is true.
+func (z *Resizer) RestoreActuated(actuated *resize.Allocation) { z.state.restoreActuated(actuated) }
+
 // WriteRecord copies the allocation of the pod, and the sizes sent to the runtime, to the persistent record of the pod.
 func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
@@ -198,6 +202,9 @@ func (z *Resizer) CurrentDecision(pod *corev1.Pod, observed cri.Pod, deleted boo
 func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State {
 	if z.specSizesPod != pod {
 		z.specSizes, z.specSizesPod = resize.SizesOf(pod), pod
+	}
+	if z.node.AdoptUnlabeled {
+		z.state.adoptSizes(pod, observed)
 	}
 	return resize.State{
 		Pod: pod, Sizes: z.specSizes, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(), SentSizes: z.state.sentSizes(observed),
