@@ -173,3 +173,28 @@ func TestContainerOfKubeletResized(t *testing.T) {
 		})
 	}
 }
+
+// slowUpdates is a runtime whose updates take a second, even if their context ends before.
+type slowUpdates struct{ *critest.Runtime }
+
+func (s slowUpdates) UpdateContainer(ctx context.Context, id string, r *cri.Resources, a map[string]string) error {
+	time.Sleep(time.Second)
+	return s.Runtime.UpdateContainer(context.WithoutCancel(ctx), id, r, a)
+}
+
+// A kubelet finds the result of a resize that was in progress when the agent was stopped.
+func TestKubeletFindsLastResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, dir := slowUpdates{critest.New(critest.Options{})}, t.TempDir()
+		small, large := sizedPod(t, 1, "cpu=250m/500m"), sizedPod(t, 2, "cpu=500m/1")
+		n := startAgent(t, rt.Runtime, rt, lifecycle.Options{AdoptUnlabeled: true, Dirs: lifecycle.Dirs{Pods: filepath.Join(dir, "pods")}})
+		n.set(small)
+		time.Sleep(time.Second)
+		n.set(large)
+		time.Sleep(500 * time.Millisecond)
+		requireKubeletState(t, dir, small, "cpu=500m/1", "cpu=250m/500m")
+		n.stop()
+		requireResources(t, rt.Runtime, 512, 100000, 0)
+		requireKubeletState(t, dir, small, "cpu=500m/1", "cpu=500m/1")
+	})
+}

@@ -213,14 +213,13 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	defer r.runKubeletState(ctx)() // after the workers, which store their last results
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { r.watchWiring(ctx) })
 	wg.Go(func() { r.slots.Run(ctx) })
 	wg.Go(func() { r.runtimeState.Run(ctx) })
 	wg.Go(func() { r.retryDeferred(ctx) })
-	r.kubeletState = r.openKubeletState()
-	wg.Go(func() { r.kubeletState.Run(ctx) })
 	if !r.awaitFirstList(ctx) {
 		return nil
 	}

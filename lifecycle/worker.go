@@ -195,6 +195,7 @@ func (w *worker) applyActions(ctx, work context.Context, state plan.State, actio
 	}
 	w.mailbox.SetStopping(actions.PodTerminal)
 	changed, err := w.executeActions(work, state.Pod, state.Observed, actions)
+	w.storeResized(pod, &state, actions, err == nil && !changed)
 	if !actions.IsIdle() { // else only devices were reserved
 		w.progress.lastSync = time.Now()
 		w.r.observer.Relist(w.id.UID)

@@ -139,6 +139,13 @@ func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSi
 	return maps.Clone(s.sent)
 }
 
+// allSentSizes returns a copy of the sizes last sent to the runtime, by container ID.
+func (s *resizeState) allSentSizes() map[string]cgroups.ContainerSize {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.sent)
+}
+
 // cgroupSizes returns the sizes with which the pod cgroup was last created or updated. It returns nil if they are unknown.
 func (s *resizeState) cgroupSizes() *resize.Sizes {
 	s.mu.Lock()

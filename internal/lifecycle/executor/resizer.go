@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -85,6 +86,20 @@ func (z *Resizer) IsDeferred() bool {
 // these are the allocated ones.
 func (z *Resizer) Resources() (allocated, actual *corev1.Pod) {
 	return z.decision.Pod, z.decision.Actual
+}
+
+// ResourcesAfter returns the results of [Resizer.Resources] after a resize, and after the containers in started were started. observed is the pod before.
+func (z *Resizer) ResourcesAfter(observed cri.Pod, started []plan.Start) (allocated, actual *corev1.Pod) {
+	if z.decision.Pod == nil {
+		return nil, nil
+	}
+	observed.Containers = slices.DeleteFunc(slices.Clone(observed.Containers), func(c cri.Container) bool {
+		return slices.ContainsFunc(started, func(s plan.Start) bool { return s.CreatedID == "" && s.Container.Name == c.Name })
+	})
+	state := z.inputWithoutSizes(z.decision.Pod, observed)
+	state.SentSizes = z.state.allSentSizes() // also of containers that are newer than observed
+	after := resize.Decide(state)
+	return after.Pod, after.Actual
 }
 
 // isDeferredUnchanged reports whether the last decision has deferred a resize, and the spec of pod still requests the same
@@ -206,8 +221,15 @@ func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State 
 	if z.node.AdoptUnlabeled {
 		z.state.adoptSizes(pod, observed)
 	}
+	state := z.inputWithoutSizes(pod, observed)
+	state.Sizes, state.SentSizes = z.specSizes, z.state.sentSizes(observed)
+	return state
+}
+
+// inputWithoutSizes returns the input of [resize.Decide] for pod without Sizes and SentSizes.
+func (z *Resizer) inputWithoutSizes(pod *corev1.Pod, observed cri.Pod) resize.State {
 	return resize.State{
-		Pod: pod, Sizes: z.specSizes, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(), SentSizes: z.state.sentSizes(observed),
+		Pod: pod, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(),
 		CgroupSizes: z.state.cgroupSizes(), NoCgroup: z.node.Cgroups == nil, NoUpdates: z.node.updater == nil,
 	}
 }
