@@ -130,7 +130,7 @@ func New(rt cri.Runtime, observer Observer, opts Options) (*Reconciler, error) {
 		Runtime: rt, Spec: opts.Spec, Images: opts.Images, Cgroups: opts.Cgroups, Objects: opts.Objects, AdmitResize: opts.AdmitResize,
 		Volumes: opts.Volumes, Devices: opts.Devices, CheckNetwork: r.runtimeState.CheckNetwork,
 		PodRoot: opts.Dirs.Pods, NoMounts: opts.NoMounts, LogLinks: opts.Dirs.LogLinks, Slots: r.slots, StartSlotTimeout: opts.Pacing.StartSlotTimeout,
-		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, Logger: opts.Logger,
+		MarkOwner: func(labels map[string]string) { r.owner.SetLabel(labels) }, AdoptUnlabeled: opts.AdoptUnlabeled, Logger: opts.Logger,
 		Event: opts.Hooks.Event, Error: opts.Hooks.Error, StartAttempted: opts.Hooks.StartAttempted, SandboxStartAttempted: opts.Hooks.Work.SandboxStartAttempted, PodSynced: opts.Hooks.Work.PodSynced,
 		ImageVolumeRequested: opts.Hooks.Work.ImageVolumeRequested, SleepTerminated: opts.Hooks.Work.SleepTerminated,
 	}.DetectFeatures()
@@ -213,14 +213,13 @@ func (r *Reconciler) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	defer r.runKubeletState(ctx)() // after the workers, which store their last results
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { r.watchWiring(ctx) })
 	wg.Go(func() { r.slots.Run(ctx) })
 	wg.Go(func() { r.runtimeState.Run(ctx) })
 	wg.Go(func() { r.retryDeferred(ctx) })
-	r.kubeletState = r.openKubeletState()
-	wg.Go(func() { r.kubeletState.Run(ctx) })
 	if !r.awaitFirstList(ctx) {
 		return nil
 	}

@@ -71,9 +71,7 @@ func (w *worker) syncUntilRemoved(ctx context.Context) {
 		w.reporter.Warn("pod record", "error", err)
 	}
 	w.deletePodOfOtherSource()
-	known := w.completeAllocation(w.record.Get())
-	w.shared.setAllocation(known.Allocated)
-	w.exec.Resizer.Restore(known)
+	w.restoreAllocation()
 	w.restoreAdmission()
 	if !w.awaitSameNamePods(ctx) {
 		return
@@ -197,6 +195,7 @@ func (w *worker) applyActions(ctx, work context.Context, state plan.State, actio
 	}
 	w.mailbox.SetStopping(actions.PodTerminal)
 	changed, err := w.executeActions(work, state.Pod, state.Observed, actions)
+	w.storeResized(pod, &state, actions, err == nil && !changed)
 	if !actions.IsIdle() { // else only devices were reserved
 		w.progress.lastSync = time.Now()
 		w.r.observer.Relist(w.id.UID)

@@ -22,6 +22,13 @@ func (o Options) nodeResources() (node qos.Node, known bool) {
 	return qos.Node{MemoryCapacity: math.MaxInt64, CgroupV1: true, NoSwapController: true}, false
 }
 
+// SandboxResources returns the resources of a pod's sandbox, and its overhead or nil. The result of [Sandbox] includes them. Call
+// SandboxResources to resize a running pod: it reads no file, no name server and no runtime class.
+func SandboxResources(pod *corev1.Pod, opts Options) (resources, overhead *cri.Resources) {
+	node, _ := opts.nodeResources()
+	return qos.SandboxResources(pod, node)
+}
+
 // Resources returns the CPU, memory and huge page settings of a container. The result of [Container] includes them. Call
 // Resources to resize a running container.
 func Resources(pod *corev1.Pod, container *corev1.Container, opts Options) (*cri.Resources, error) {

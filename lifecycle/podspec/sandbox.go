@@ -17,7 +17,6 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/optional"
 	"github.com/seed81659283/nodeagent/internal/podfield"
-	"github.com/seed81659283/nodeagent/qos"
 )
 
 const maxHostname = 63 // of a DNS label; the kernel allows 64 bytes with the terminating zero
@@ -41,8 +40,7 @@ func Sandbox(pod *corev1.Pod, attempt uint32, opts Options) (cri.SandboxConfig, 
 	if err != nil {
 		return cri.SandboxConfig{}, err
 	}
-	node, _ := opts.nodeResources()
-	resources, overhead := qos.SandboxResources(pod, node)
+	resources, overhead := SandboxResources(pod, opts)
 	c := cri.SandboxConfig{
 		Pod:            podIdentity(pod),
 		Attempt:        attempt,

@@ -37,6 +37,7 @@ type Node struct {
 	Slots            *startslots.Slots
 	StartSlotTimeout time.Duration
 	MarkOwner        func(labels map[string]string) // sets the owner label of a sandbox or container
+	AdoptUnlabeled   bool                           // pods may have containers that a kubelet has created
 	Logger           *slog.Logger
 
 	// Hooks with the contracts of lifecycle.Options.Hooks. Each may be nil.

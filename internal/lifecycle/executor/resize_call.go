@@ -34,11 +34,9 @@ var _ cgroups.Resizer = (*resizeCall)(nil)
 
 // runResize resizes the pod cgroup and the containers, or the sandbox and the containers if the runtime manages the cgroups.
 func (r *resizeCall) runResize(ctx context.Context) error {
-	sandbox, err := podspec.Sandbox(r.pod, 0, r.node.Spec)
-	if err != nil {
-		return err
-	}
-	r.overhead = sandbox.Overhead
+	// Unlike the sandbox config, the resources need no resolv.conf of the host: a resize succeeds while that is missing.
+	resources, overhead := podspec.SandboxResources(r.pod, r.node.Spec)
+	r.overhead = overhead
 	containers, err := r.containerResizes(ctx)
 	if err != nil {
 		return err
@@ -52,7 +50,7 @@ func (r *resizeCall) runResize(ctx context.Context) error {
 				c.Name, c.To.MemoryLimit, c.MemoryUsage)
 		}
 	}
-	if err := r.updateSandbox(ctx, sandbox.Resources); err != nil {
+	if err := r.updateSandbox(ctx, resources); err != nil {
 		return err
 	}
 	for _, c := range containers {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
@@ -20,6 +22,7 @@ import (
 type resizeState struct {
 	mu         sync.Mutex                       // guards all below
 	allocated  *resize.Allocation               // resources allocated to the pod; nil: not admitted, or not recorded
+	actuated   *resize.Allocation               // resources that a kubelet gave to its containers; nil: the allocated ones
 	sent       map[string]cgroups.ContainerSize // sizes last sent to the runtime, by container ID
 	forCgroup  *resize.Sizes                    // sizes that the pod cgroup was set up for; nil: unknown
 	generation int64                            // generation of the spec that first had the allocated resources
@@ -36,6 +39,13 @@ func (s *resizeState) restoreRecord(record poddir.Record) {
 			s.storeSentSize(id, size)
 		}
 	}
+}
+
+// restoreActuated stores a, the resources that a kubelet gave to the containers of the pod.
+func (s *resizeState) restoreActuated(a *resize.Allocation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.actuated = a
 }
 
 // restoreGeneration stores the generation of the pod spec to which a previous agent process had started a resize. Zero
@@ -86,6 +96,31 @@ func (s *resizeState) storeSentSize(id string, size cgroups.ContainerSize) {
 	s.sent[id] = size
 }
 
+// adoptSizes records the sizes of the observed containers that a kubelet has created, before a resize changes the allocation.
+func (s *resizeState) adoptSizes(pod *corev1.Pod, observed cri.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.allocated == nil {
+		return
+	}
+	var sizes *resize.Sizes
+	for i := range observed.Containers {
+		c := &observed.Containers[i]
+		if _, sent := s.sent[c.ID]; sent {
+			continue
+		}
+		if _, created := resize.ParseSize(c.Annotations[resize.AnnotationResources]); created {
+			continue
+		}
+		if sizes == nil {
+			sizes = resize.SizesOf(s.actuated.Apply(s.allocated.Apply(pod)))
+		}
+		if size, ok := sizes.SizeOf(c.Name); ok {
+			s.storeSentSize(c.ID, size)
+		}
+	}
+}
+
 // isLastSent reports whether size was the last size sent to the runtime for the container with this ID.
 func (s *resizeState) isLastSent(id string, size cgroups.ContainerSize) bool {
 	s.mu.Lock()
@@ -101,6 +136,13 @@ func (s *resizeState) sentSizes(observed cri.Pod) map[string]cgroups.ContainerSi
 	maps.DeleteFunc(s.sent, func(id string, _ cgroups.ContainerSize) bool {
 		return !slices.ContainsFunc(observed.Containers, func(c cri.Container) bool { return c.ID == id })
 	})
+	return maps.Clone(s.sent)
+}
+
+// allSentSizes returns a copy of the sizes last sent to the runtime, by container ID.
+func (s *resizeState) allSentSizes() map[string]cgroups.ContainerSize {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return maps.Clone(s.sent)
 }
 

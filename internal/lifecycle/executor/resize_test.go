@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,6 +100,22 @@ func TestResizeRemovesLimits(t *testing.T) {
 		s.pod = sizedPod(2, "cpu=250m/ memory=32Mi/")
 		require.NoError(t, s.execute(t.Context(), s.decide()))
 		s.requireResources(256, -1, -1)
+	})
+}
+
+// As in the kubelet, a resize does not read the resolv.conf of the host, which may be missing for a moment.
+func TestResizeWithoutResolvConf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var missing error
+		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{node: func(n *executor.Node) {
+			n.Spec.ResolvConf = func() (*cri.DNSConfig, error) { return &cri.DNSConfig{}, missing }
+		}})
+		s.startContainers("main")
+		missing = fs.ErrNotExist
+		s.pod = sizedPod(2, "cpu=500m/1")
+		require.NoError(t, s.execute(t.Context(), s.decide()))
+		require.True(t, s.called("UpdatePodSandboxResources uid-a-0"))
+		s.requireResources(512, 100000, 0)
 	})
 }
 

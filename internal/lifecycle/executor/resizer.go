@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,6 +55,10 @@ func (z *Resizer) Restore(record poddir.Record) {
 	}
 }
 
+// RestoreActuated stores the resources that a kubelet gave to the containers of the pod. Nil: the allocated resources. It is used if
+// Node.AdoptUnlabeled is true.
+func (z *Resizer) RestoreActuated(actuated *resize.Allocation) { z.state.restoreActuated(actuated) }
+
 // WriteRecord copies the allocation of the pod, and the sizes sent to the runtime, to the persistent record of the pod.
 func (z *Resizer) WriteRecord(record *poddir.Record) { z.state.writeRecord(record) }
 
@@ -81,6 +86,20 @@ func (z *Resizer) IsDeferred() bool {
 // containers and its cgroup. actual is nil if it equals allocated.
 func (z *Resizer) Resources() (allocated, actual *corev1.Pod) {
 	return z.decision.Pod, z.decision.Actual
+}
+
+// ResourcesAfter returns the results of [Resizer.Resources] after a resize, and after the containers in started were started. observed is the pod before.
+func (z *Resizer) ResourcesAfter(observed cri.Pod, started []plan.Start) (allocated, actual *corev1.Pod) {
+	if z.decision.Pod == nil {
+		return nil, nil
+	}
+	observed.Containers = slices.DeleteFunc(slices.Clone(observed.Containers), func(c cri.Container) bool {
+		return slices.ContainsFunc(started, func(s plan.Start) bool { return s.CreatedID == "" && s.Container.Name == c.Name })
+	})
+	state := z.inputWithoutSizes(z.decision.Pod, observed)
+	state.SentSizes = z.state.allSentSizes() // also of containers that are newer than observed
+	after := resize.Decide(state)
+	return after.Pod, after.Actual
 }
 
 // isDeferredUnchanged reports whether the last decision has deferred a resize, and the spec of pod still requests the same
@@ -200,8 +219,18 @@ func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State 
 	if z.specSizesPod != pod {
 		z.specSizes, z.specSizesPod = resize.SizesOf(pod), pod
 	}
+	if z.node.AdoptUnlabeled {
+		z.state.adoptSizes(pod, observed)
+	}
+	state := z.inputWithoutSizes(pod, observed)
+	state.Sizes, state.SentSizes = z.specSizes, z.state.sentSizes(observed)
+	return state
+}
+
+// inputWithoutSizes returns the input of [resize.Decide] for pod without Sizes and SentSizes.
+func (z *Resizer) inputWithoutSizes(pod *corev1.Pod, observed cri.Pod) resize.State {
 	return resize.State{
-		Pod: pod, Sizes: z.specSizes, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(), SentSizes: z.state.sentSizes(observed),
+		Pod: pod, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(),
 		CgroupSizes: z.state.cgroupSizes(), NoCgroup: z.node.Cgroups == nil, NoUpdates: z.node.updater == nil,
 	}
 }

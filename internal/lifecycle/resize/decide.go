@@ -31,7 +31,7 @@ type State struct {
 	Spec     podspec.Options
 	// Allocated is the allocation of the pod. Nil: no record has it, and it is inferred from the containers.
 	Allocated *Allocation
-	// SentSizes are the sizes last sent to the runtime, by container ID. For a container without an entry, the size is read from
+	// SentSizes are the sizes last sent to the runtime, also by a kubelet, by container ID. For a container without an entry, the size is read from
 	// its annotation and from the resources that the runtime reports.
 	SentSizes map[string]cgroups.ContainerSize
 	// CgroupSizes are the sizes that the pod cgroup was set up for. A completed init container keeps its size there. Nil or a
