@@ -60,7 +60,7 @@ type Dir struct {
 	lastUpdate Update
 }
 
-// NewDir returns a Dir for path. A path that does not exist is an error of each Update, and an empty set until it exists.
+// NewDir returns a Dir for path, which need not exist yet.
 func NewDir(path string, opts DirOptions) *Dir {
 	opts.Period = cmp.Or(opts.Period, DefaultPeriod)
 	opts.StableFor = cmp.Or(opts.StableFor, DefaultStableFor)
@@ -127,8 +127,7 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	if err != nil {
 		u := mergeManifests(File, d.files, d.sortedPaths())
 		u.Errs = append([]*Error{{File: d.path, Err: err}}, u.Errs...)
-		// A path that never existed is an empty set, as in the kubelet: waiting for it would block the removal of orphaned pods and images.
-		u.Incomplete = u.Incomplete || !d.listed && !errors.Is(err, fs.ErrNotExist)
+		u.Incomplete = u.Incomplete || !d.listed
 		d.hasPending, d.lastUpdate = false, u
 		return u
 	}

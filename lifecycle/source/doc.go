@@ -27,8 +27,7 @@
 // the directory or serve an empty PodList.
 //
 // Nothing is stored across a restart of the agent. If a file is invalid when the agent starts, its pods are unknown, and the set
-// is incomplete: running pods that no source lists must not be stopped until every source is complete. A path that does not exist
-// then is an empty set.
+// is incomplete: running pods that no source lists must not be stopped until every source is complete.
 //
 // A manifest that is removed and recreated restarts its pods, as in the kubelet, even with equal content. Replacing a manifest by
 // a rename, or writing it in place, does not. Without inotify, a short removal is not noticed.
@@ -49,7 +48,7 @@
 //
 // The model is pkg/kubelet/config of Kubernetes 1.37. DIFFERENCES.md has all differences. A user has to know these:
 //
-//   - An invalid manifest, a removed path and an empty HTTP response keep the last valid pods; the kubelet removes them.
+//   - An invalid manifest, a missing path and an empty HTTP response keep the last valid pods; the kubelet removes them.
 //   - Unknown and duplicate fields are errors.
 //   - UIDs equal those of the kubelet 1.37, so that a node can change over; another minor version of the kubelet has other UIDs.
 //   - Of two pods with one name or UID, the pod that is already in the set stays; else the file that sorts first wins.
