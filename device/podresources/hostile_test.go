@@ -137,6 +137,7 @@ func TestIncompleteAndLargeRequestsFail(t *testing.T) {
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{}, podresourcesv1.PodResourcesLister_List_FullMethodName)
 	require.NoError(t, err)
 	assert.Equal(t, codes.DeadlineExceeded, status.Code(stream.RecvMsg(&podresourcesv1.ListPodResourcesResponse{})))
+	conn, _ = serve(t, podresources.Options{})
 	_, err = podresourcesv1.NewPodResourcesListerClient(conn).Get(t.Context(), &podresourcesv1.GetPodResourcesRequest{PodName: strings.Repeat("x", 1<<20)})
 	assert.Equal(t, codes.ResourceExhausted, status.Code(err), "the size of requests is limited")
 }
