@@ -45,7 +45,7 @@ type PartsOptions struct {
 	// directory.
 	CacheDir     string
 	CacheObjects bool // store copies of objects in CacheDir
-	// EventQPS and EventBurst are the fields of [Options] with these names.
+	// EventQPS and EventBurst are the fields of [Options] with these names. Zero: events share the limit of the other requests.
 	EventQPS   float32
 	EventBurst int
 	// StatusSent is called when the API server has accepted a pod status. Nil: no hook.

@@ -36,7 +36,7 @@ type Options struct {
 	// Unhealthy is the reaction to a device that becomes unhealthy. A device that no plugin lists causes no reaction. Empty: the health is only in
 	// the container status, as in the kubelet.
 	Unhealthy Reaction
-	// Evict evicts a pod. *lifecycle.Handle and *lifecycle.Reconciler have this method. Required for [EvictPod].
+	// Evict evicts a pod. *lifecycle.Handle and *lifecycle.Reconciler have this method. Nil: no pod is evicted, and Unhealthy cannot be [EvictPod].
 	Evict func(ctx context.Context, uid string, eviction podstatus.Eviction) error
 }
 
