@@ -185,7 +185,7 @@ func (s *spread) isOneSocket(nodes []int16) bool {
 // the largest subsets first. It stores the best subset in d.order and the resulting balance in d.balance.
 func (s *spread) findRemainder(d *distribution, left, positions []int, remainder int) bool {
 	if remainder == 0 {
-		d.balance = deviation(left)
+		d.balance = computeDeviation(left)
 		return true
 	}
 	var able []int // indexes in positions of the nodes that can give another group
@@ -202,7 +202,7 @@ func (s *spread) findRemainder(d *distribution, left, positions []int, remainder
 			if !s.giveRemainder(rest, positions, able, subset, remainder) {
 				return true
 			}
-			if balance := deviation(rest); balance < d.balance {
+			if balance := computeDeviation(rest); balance < d.balance {
 				d.balance, d.order = balance, d.order[:0]
 				for _, i := range subset {
 					d.order = append(d.order, able[i])
@@ -237,10 +237,10 @@ func (s *spread) giveRemainder(rest, positions, able, subset []int, remainder in
 // s.alignSocket is true, it prefers k nodes of one socket. The CPUs that the division leaves over come from the nodes with the
 // most free CPUs.
 func (s *spread) findGreedy(k int) (best *distribution) {
-	sets := [][]int{s.fullest(k, func(int16) bool { return true })}
+	sets := [][]int{s.findFullest(k, func(int16) bool { return true })}
 	if s.alignSocket {
 		for socket := range s.layout.sockets.ids {
-			sets = append(sets, s.fullest(k, func(n int16) bool { return slices.Contains(s.layout.nodesOfSocket[socket], n) }))
+			sets = append(sets, s.findFullest(k, func(n int16) bool { return slices.Contains(s.layout.nodesOfSocket[socket], n) }))
 		}
 	}
 	for _, positions := range sets {
@@ -254,9 +254,9 @@ func (s *spread) findGreedy(k int) (best *distribution) {
 	return best
 }
 
-// fullest returns the indexes in s.nodes of the k nodes with the most free CPUs, in ascending order. It considers only nodes
+// findFullest returns the indexes in s.nodes of the k nodes with the most free CPUs, in ascending order. It considers only nodes
 // for which matches returns true, and returns fewer indexes if fewer nodes match.
-func (s *spread) fullest(k int, matches func(int16) bool) (positions []int) {
+func (s *spread) findFullest(k int, matches func(int16) bool) (positions []int) {
 	for p, n := range s.nodes {
 		if matches(n) {
 			positions = append(positions, p)
@@ -285,12 +285,12 @@ func (s *spread) giveFromFullest(d *distribution, left, positions []int, remaind
 		remainder -= s.group
 		d.order = append(d.order, at)
 	}
-	d.balance = deviation(left)
+	d.balance = computeDeviation(left)
 	return true
 }
 
-// deviation returns the standard deviation of the numbers. Mean and result are rounded to three digits, as in the kubelet.
-func deviation(numbers []int) float64 {
+// computeDeviation returns the standard deviation of the numbers. Mean and result are rounded to three digits, as in the kubelet.
+func computeDeviation(numbers []int) float64 {
 	sum := 0.0
 	for _, n := range numbers {
 		sum += float64(n)

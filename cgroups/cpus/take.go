@@ -127,8 +127,8 @@ func (t *taking) setFree(free topology.CPUSet) {
 	}
 }
 
-// take moves CPUs, which are free, from the free to the taken ones.
-func (t *taking) take(set topology.CPUSet) {
+// takeSet moves CPUs, which are free, from the free to the taken ones.
+func (t *taking) takeSet(set topology.CPUSet) {
 	l := t.layout
 	for id := range set.All() {
 		t.coreCounts[l.cores.of[id]]--
@@ -224,7 +224,7 @@ func (t *taking) takeWhole(l *level, list, counts []int16, size int) {
 	}
 	for _, u := range kept {
 		if set := l.sets[u]; t.needed > 0 && set.Len() <= t.needed && set.CountCommon(t.free) == set.Len() {
-			t.take(set)
+			t.takeSet(set)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func (t *taking) takeSingle(l *level, list []int16) {
 			if t.needed <= 0 {
 				return
 			}
-			t.take(topology.NewCPUSet(id))
+			t.takeSet(topology.NewCPUSet(id))
 		}
 	}
 }
@@ -275,6 +275,6 @@ func (t *taking) takePart(cache int16) {
 		part = part.Minus(topology.NewCPUSet(part.Highest()))
 	}
 	if part.Len() == t.needed {
-		t.take(part)
+		t.takeSet(part)
 	}
 }

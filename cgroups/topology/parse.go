@@ -42,13 +42,13 @@ func (s *shape) fields() []shapeField {
 // share a socket, or sockets that share a node, have consecutive IDs.
 func Parse(text string) (*Machine, error) {
 	var s shape
-	if err := s.parse(text); err != nil {
+	if err := s.parseFields(text); err != nil {
 		return nil, fmt.Errorf("machine %.100q: %w", text, err)
 	}
 	return s.machine(), nil
 }
 
-func (s *shape) parse(text string) error {
+func (s *shape) parseFields(text string) error {
 	fields := s.fields()
 	words := strings.Fields(text)
 	for i := 0; i+1 < len(words); i += 2 {

@@ -28,7 +28,7 @@ const (
 // own, as in the kubelet.
 func Read(root fs.FS) (*Machine, error) {
 	r := reader{root: root, machine: &Machine{}}
-	if err := r.read(); err != nil {
+	if err := r.readMachine(); err != nil {
 		return nil, fmt.Errorf("read the topology of the machine: %w", err)
 	}
 	return r.machine, nil
@@ -41,7 +41,7 @@ type reader struct {
 	cpus    CPUSet // of machine
 }
 
-func (r *reader) read() error {
+func (r *reader) readMachine() error {
 	online, err := r.readOnline()
 	if err != nil {
 		return err

@@ -54,13 +54,13 @@ func encodeCheckpoint(claims []device.Claim, healthy map[string][]string) ([]byt
 		if err != nil {
 			return nil, fmt.Errorf("pod %s, container %s, resource %s: %w", claims[i].PodUID, claims[i].Container, claims[i].Resource, err)
 		}
-		if size += entry.size(); size > maxCheckpoint {
+		if size += entry.estimateSize(); size > maxCheckpoint {
 			return nil, fmt.Errorf("pod %s, container %s, resource %s: the checkpoint has more than %d bytes", entry.PodUID, entry.ContainerName, entry.ResourceName, maxCheckpoint)
 		}
 		file.Data.PodDeviceEntries = append(file.Data.PodDeviceEntries, entry)
 	}
 	for _, ids := range healthy {
-		size += listSize(ids)
+		size += estimateListSize(ids)
 	}
 	for resource, ids := range healthy {
 		file.Data.RegisteredDevices[resource] = []string{}
@@ -106,18 +106,18 @@ func encodeClaim(c *device.Claim) (checkpointEntry, error) {
 	return e, nil
 }
 
-// size returns about the number of bytes of an entry in the file.
-func (e *checkpointEntry) size() int {
+// estimateSize returns about the number of bytes of an entry in the file.
+func (e *checkpointEntry) estimateSize() int {
 	const names = 100 // bytes of the names of the fields
 	size := names + len(e.PodUID) + len(e.ContainerName) + len(e.ResourceName) + len(e.AllocResp)/3*4
 	for _, ids := range e.DeviceIDs {
-		size += listSize(ids)
+		size += estimateListSize(ids)
 	}
 	return size
 }
 
-// listSize returns about the number of bytes of a list of IDs in the file.
-func listSize(ids []string) (size int) {
+// estimateListSize returns about the number of bytes of a list of IDs in the file.
+func estimateListSize(ids []string) (size int) {
 	for _, id := range ids {
 		size += len(id) + len(`"",`)
 	}

@@ -122,7 +122,7 @@ func New(opts Options) (*Server, error) {
 	opts.Timeout = cmp.Or(opts.Timeout, defaultTimeout)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{
-		opts: opts, running: newRunningCalls(maxRunning), listen: opts.listen,
+		opts: opts, running: newRunningCalls(maxRunning), listen: opts.openSocket,
 		conns: connSet{limit: opts.MaxConnections, maxUnsent: maxUnsent, writeTimeout: opts.Timeout},
 	}
 	if opts.Rate > 0 {
@@ -202,8 +202,8 @@ func (s *Server) serveSocket(ctx context.Context, g *grpc.Server) error {
 	return errors.New("gRPC server stopped")
 }
 
-// listen opens the socket at path. It calls Hooks.SocketCreated.
-func (o Options) listen(path string) (net.Listener, error) {
+// openSocket opens the socket at path. It calls Hooks.SocketCreated.
+func (o Options) openSocket(path string) (net.Listener, error) {
 	return privatesocket.ListenAfter(path, func(temporary string) {
 		if hook := o.Hooks.SocketCreated; hook != nil {
 			hook(temporary, path)

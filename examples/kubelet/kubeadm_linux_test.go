@@ -207,8 +207,8 @@ func (c *kubeadmCluster) runWorkloads() {
 	c.worker.write("/usr/local/bin/csidriver", c.driver)
 	c.worker.script("chmod +x /usr/local/bin/csidriver; mkdir -p /run/loop/volumes; truncate -s 16M /run/loop/volumes/data.img; " +
 		"setsid csidriver -endpoint /run/loop.sock -data /run/loop -registry /var/lib/kubelet/plugins_registry >/run/csidriver.log 2>&1 </dev/null &")
-	c.control.write("/root/workloads.yaml", workloads)
-	c.kubectl("apply", "-f", "/root/workloads.yaml")
+	c.control.write("/tmp/workloads.yaml", workloads)
+	c.kubectl("apply", "-f", "/tmp/workloads.yaml")
 	for _, workload := range []string{"deployment/web", "daemonset/every", "statefulset/db"} {
 		c.kubectl("rollout", "status", workload, "--timeout=180s")
 	}

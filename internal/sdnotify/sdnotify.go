@@ -59,7 +59,7 @@ func (n *Notifier) Run(ctx context.Context, healthy func() error, log *slog.Logg
 	if n.socket == "" {
 		return
 	}
-	n.notify(ctx, "READY=1", log)
+	n.sendState(ctx, "READY=1", log)
 	if n.period == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (n *Notifier) Run(ctx context.Context, healthy func() error, log *slog.Logg
 		if err := healthy(); err != nil {
 			log.Error("do not notify the watchdog of systemd", "error", err)
 		} else {
-			n.notify(ctx, "WATCHDOG=1", log)
+			n.sendState(ctx, "WATCHDOG=1", log)
 		}
 		select {
 		case <-ctx.Done():
@@ -79,19 +79,19 @@ func (n *Notifier) Run(ctx context.Context, healthy func() error, log *slog.Logg
 	}
 }
 
-// notify sends a notification. A failed attempt is repeated, and the last error is logged.
-func (n *Notifier) notify(ctx context.Context, state string, log *slog.Logger) {
+// sendState sends a notification. A failed attempt is repeated, and the last error is logged.
+func (n *Notifier) sendState(ctx context.Context, state string, log *slog.Logger) {
 	var err error
 	for range maxTries {
-		if err = n.send(ctx, state); err == nil || ctx.Err() != nil {
+		if err = n.sendDatagram(ctx, state); err == nil || ctx.Err() != nil {
 			return
 		}
 	}
 	log.Error("notify systemd", "state", state, "error", err)
 }
 
-// send sends one datagram. A full socket blocks it for at most sendTimeout.
-func (n *Notifier) send(ctx context.Context, state string) error {
+// sendDatagram sends one datagram. A full socket blocks it for at most sendTimeout.
+func (n *Notifier) sendDatagram(ctx context.Context, state string) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unixgram", n.socket) // net knows abstract sockets, such as @systemd

@@ -59,7 +59,7 @@ func Mark(temporary, path string) error {
 
 // hasKubeletRun reports whether the socket at path exists and is not marked.
 func hasKubeletRun(path string) (bool, error) {
-	served, err := lstat(path)
+	served, err := statIfExists(path)
 	if served == nil || err != nil { // an agent that stops removes its socket
 		return false, err
 	}
@@ -70,16 +70,16 @@ func hasKubeletRun(path string) (bool, error) {
 
 // isSameFile reports whether both files exist, and are links to one file.
 func isSameFile(a, b string) (bool, error) {
-	first, err := lstat(a)
-	second, secondErr := lstat(b)
+	first, err := statIfExists(a)
+	second, secondErr := statIfExists(b)
 	if err = errors.Join(err, secondErr); err != nil || first == nil || second == nil {
 		return false, err
 	}
 	return os.SameFile(first, second), nil
 }
 
-// lstat returns nil for a file that does not exist.
-func lstat(path string) (fs.FileInfo, error) {
+// statIfExists returns nil for a file that does not exist.
+func statIfExists(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -68,8 +68,8 @@ type entries struct {
 	Entries map[string]json.RawMessage `json:"entries,omitempty"`
 }
 
-// checksum returns the kubelet's checksum: FNV-32a of a dump of the text. Source: pkg/kubelet/checkpointmanager/checksum.
-func checksum(data string) uint64 {
+// computeChecksum returns the kubelet's checksum: FNV-32a of a dump of the text. Source: pkg/kubelet/checkpointmanager/checksum.
+func computeChecksum(data string) uint64 {
 	sum := fnv.New32a()
 	_, _ = io.WriteString(sum, "(string)"+data) // a hash never fails
 	return uint64(sum.Sum32())
@@ -88,7 +88,7 @@ func readFile(path string) (map[string]json.RawMessage, error) {
 	if err := json.Unmarshal(content, &file); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	if sum := checksum(file.Data); sum != file.Checksum {
+	if sum := computeChecksum(file.Data); sum != file.Checksum {
 		return nil, fmt.Errorf("read %s: the checksum is %d, not %d: the file is damaged", path, sum, file.Checksum)
 	}
 	data := entries{Entries: map[string]json.RawMessage{}}
@@ -107,7 +107,7 @@ func writeFile(path string, pods map[string]json.RawMessage) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	content, err := json.Marshal(checkpoint{Data: string(data), Checksum: checksum(string(data))})
+	content, err := json.Marshal(checkpoint{Data: string(data), Checksum: computeChecksum(string(data))})
 	if err == nil && len(content) > maxFile {
 		err = fmt.Errorf("it has %d bytes, more than %d", len(content), maxFile)
 	}

@@ -137,9 +137,9 @@ func (s *Store) Run(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	defer s.save()
+	defer s.saveFiles()
 	for delay := time.Duration(0); ; {
-		if s.save() {
+		if s.saveFiles() {
 			delay = 0
 		} else {
 			delay = retryBackOff().Next(delay)
@@ -158,8 +158,8 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// save writes the files if an entry has changed. It reports whether the files have all entries.
-func (s *Store) save() bool {
+// saveFiles writes the files if an entry has changed. It reports whether the files have all entries.
+func (s *Store) saveFiles() bool {
 	s.mu.Lock()
 	if !s.unsaved {
 		s.mu.Unlock()
