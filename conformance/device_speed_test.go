@@ -100,11 +100,12 @@ func makeSpeedDevices(count int) (list []*pluginapi.Device) {
 
 // memoryNode is a node of both sides, with a plugin in memory that responds at once.
 type memoryNode struct {
-	kubelet *devicemanager.ConformanceNode
-	ours    *poddevice.Devices
+	kubelet  *devicemanager.ConformanceNode
+	ours     *poddevice.Devices
+	adopting *poddevice.Devices // also writes the checkpoint of a kubelet
 }
 
-// newMemoryNode returns a node whose checkpoint and record are in dir, with devices and running pods that have containers with two devices each.
+// newMemoryNode returns a node whose checkpoints and records are in dir, with devices and running pods that have containers with two devices each.
 func newMemoryNode(b *testing.B, dir string, devices, pods, containers int) *memoryNode {
 	theirs := &devicemanager.ConformancePlugin{Name: deviceResources[0], Socket: "/a.sock", Response: func([]string) (*pluginapi.ContainerAllocateResponse, error) {
 		return &pluginapi.ContainerAllocateResponse{Envs: map[string]string{"DEVICES": "1"}}, nil
@@ -114,20 +115,32 @@ func newMemoryNode(b *testing.B, dir string, devices, pods, containers int) *mem
 	require.NoError(b, err)
 	require.NoError(b, kubelet.Connect(b.Context(), theirs))
 	kubelet.List(theirs, makeSpeedDevices(devices))
-	ours, err := poddevice.New(poddevice.Options{Allocator: device.Options{Record: filepath.Join(dir, "ours", "record")}})
+	n := &memoryNode{
+		kubelet: kubelet,
+		ours:    newMemoryDevices(b, theirs, devices, device.Options{Record: filepath.Join(dir, "ours", "record")}),
+		adopting: newMemoryDevices(b, theirs, devices, device.Options{
+			Record: filepath.Join(dir, "adopting", "record"), Export: plugin.ExportTo(filepath.Join(dir, "adopting", plugin.CheckpointName)),
+		}),
+	}
+	for i := range pods {
+		pod := makeDevicePod(i, containers)
+		require.NoError(b, errors.Join(n.admitToKubelet(b.Context(), pod), n.ours.Reserve(b.Context(), pod), n.adopting.Reserve(b.Context(), pod)))
+	}
+	return n
+}
+
+// newMemoryDevices returns Devices with a plugin that lists count devices.
+func newMemoryDevices(b *testing.B, theirs *devicemanager.ConformancePlugin, count int, opts device.Options) *poddevice.Devices {
+	ours, err := poddevice.New(poddevice.Options{Allocator: opts})
 	require.NoError(b, err)
 	feed, err := ours.Allocator().Connect(deviceResources[0], "/a.sock", plainPlugin{ourPlugin{theirs}})
 	require.NoError(b, err)
 	var list []device.Device
-	for _, d := range makeSpeedDevices(devices) {
+	for _, d := range makeSpeedDevices(count) {
 		list = append(list, device.Device{ID: d.ID, Healthy: true, Nodes: 1 << d.Topology.Nodes[0].ID})
 	}
 	require.NoError(b, feed.Update(list))
-	n := &memoryNode{kubelet, ours}
-	for i := range pods {
-		require.NoError(b, errors.Join(n.admitToKubelet(b.Context(), makeDevicePod(i, containers)), n.ours.Reserve(b.Context(), makeDevicePod(i, containers))))
-	}
-	return n
+	return ours
 }
 
 // plainPlugin is a plugin that requests no other call than Allocate.
@@ -176,7 +189,7 @@ func BenchmarkPodResourcesList(b *testing.B) {
 }
 
 // Compares the admission of a pod with two devices beside 100 such pods, with the checkpoint and the record on a disk and in memory. The plugin
-// responds at once.
+// responds at once. An agent that takes turns with a kubelet also writes the checkpoint of a kubelet.
 func BenchmarkDeviceAdmission(b *testing.B) {
 	for name, dir := range map[string]string{"disk": b.TempDir(), "memory": shortDir(b, "/dev/shm")} {
 		n := newMemoryNode(b, dir, 256, 100, 1)
@@ -192,17 +205,19 @@ func BenchmarkDeviceAdmission(b *testing.B) {
 				b.StartTimer()
 			}
 		})
-		b.Run(name+"/ours", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := n.ours.Reserve(b.Context(), pod); err != nil {
-					b.Fatal(err)
+		for side, ours := range map[string]*poddevice.Devices{"ours": n.ours, "ours, for a kubelet": n.adopting} {
+			b.Run(name+"/"+side, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := ours.Reserve(b.Context(), pod); err != nil {
+						b.Fatal(err)
+					}
+					b.StopTimer()
+					require.NoError(b, ours.Release(b.Context(), string(pod.UID)))
+					b.StartTimer()
 				}
-				b.StopTimer()
-				require.NoError(b, n.ours.Release(b.Context(), string(pod.UID)))
-				b.StartTimer()
-			}
-		})
+			})
+		}
 	}
 }
 
