@@ -4,83 +4,35 @@
 package plugin
 
 import (
-	"bufio"
-	"hash/fnv"
-	"io"
-	"maps"
-	"slices"
 	"strconv"
+
+	"github.com/seed81659283/nodeagent/internal/kubechecksum"
 )
 
-// checksum returns the kubelet's checksum of the data in a checkpoint: FNV-32a of a dump in the format of go-spew, with the names
-// of the kubelet's types. Source: pkg/kubelet/checkpointmanager/checksum, pkg/util/hash, k8s.io/utils/dump.
+// checksum returns the kubelet's checksum of the data in a checkpoint.
 func (d *checkpointData) checksum() uint64 {
-	hash := fnv.New32a()
-	w := bufio.NewWriter(hash)
-	d.dump(w)
-	_ = w.Flush() // a hash never fails
-	return uint64(hash.Sum32())
+	h := kubechecksum.New()
+	h.Write("(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)")
+	kubechecksum.WriteList(h, d.PodDeviceEntries, func(e checkpointEntry) { e.hash(h) })
+	h.Write(" RegisteredDevices:(map[string][]string)")
+	hashIDs(h, d.RegisteredDevices, func(resource string) string { return resource })
+	h.Write("}")
+	return h.Sum()
 }
 
-// dumper is a writer that keeps its error, such as a bufio.Writer.
-type dumper interface {
-	io.Writer
-	io.StringWriter
+// hash adds an entry to the dump.
+func (e *checkpointEntry) hash(h *kubechecksum.Hash) {
+	h.Write("{PodUID:(string)", e.PodUID, " ContainerName:(string)", e.ContainerName, " ResourceName:(string)", e.ResourceName)
+	h.Write(" DeviceIDs:(checkpoint.DevicesPerNUMA)")
+	hashIDs(h, e.DeviceIDs, func(node int64) string { return strconv.FormatInt(node, 10) })
+	h.Write(" AllocResp:([]uint8)")
+	kubechecksum.WriteList(h, e.AllocResp, func(b byte) { h.Write(strconv.Itoa(int(b))) })
+	h.Write("}")
 }
 
-// dump writes the data as the kubelet dumps it. A nil slice or map is written as <nil>, an empty slice as [].
-func (d *checkpointData) dump(w dumper) {
-	writeAll(w, "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)")
-	dumpList(w, d.PodDeviceEntries, func(e checkpointEntry) { e.dump(w) })
-	writeAll(w, " RegisteredDevices:(map[string][]string)")
-	dumpMap(w, d.RegisteredDevices, func(resource string) string { return resource })
-	writeAll(w, "}")
-}
-
-func (e *checkpointEntry) dump(w dumper) {
-	writeAll(w, "{PodUID:(string)", e.PodUID, " ContainerName:(string)", e.ContainerName, " ResourceName:(string)", e.ResourceName)
-	writeAll(w, " DeviceIDs:(checkpoint.DevicesPerNUMA)")
-	dumpMap(w, e.DeviceIDs, func(node int64) string { return strconv.FormatInt(node, 10) })
-	writeAll(w, " AllocResp:([]uint8)")
-	dumpList(w, e.AllocResp, func(b byte) { writeAll(w, strconv.Itoa(int(b))) })
-	writeAll(w, "}")
-}
-
-// dumpMap writes a map with its keys in ascending order.
-func dumpMap[K string | int64](w dumper, m map[K][]string, format func(K) string) {
-	if m == nil {
-		writeAll(w, "<nil>")
-		return
-	}
-	writeAll(w, "map[")
-	for i, key := range slices.Sorted(maps.Keys(m)) {
-		if i > 0 {
-			writeAll(w, " ")
-		}
-		writeAll(w, format(key), ":")
-		dumpList(w, m[key], func(id string) { writeAll(w, id) })
-	}
-	writeAll(w, "]")
-}
-
-// dumpList writes a list in brackets, and calls dump for each element.
-func dumpList[E any](w dumper, list []E, dump func(E)) {
-	if list == nil {
-		writeAll(w, "<nil>")
-		return
-	}
-	writeAll(w, "[")
-	for i, element := range list {
-		if i > 0 {
-			writeAll(w, " ")
-		}
-		dump(element)
-	}
-	writeAll(w, "]")
-}
-
-func writeAll(w dumper, texts ...string) {
-	for _, text := range texts {
-		_, _ = w.WriteString(text)
-	}
+// hashIDs adds lists of device IDs to the dump.
+func hashIDs[K string | int64](h *kubechecksum.Hash, m map[K][]string, key func(K) string) {
+	kubechecksum.WriteMap(h, m, key, func(ids []string) {
+		kubechecksum.WriteList(h, ids, func(id string) { h.Write(id) })
+	})
 }

@@ -37,8 +37,7 @@ func Run(ctx context.Context, logger *slog.Logger) error {
 			debug.SetGCPercent(p.gcPercent)
 		}
 		if p.returnMemory {
-			debug.FreeOSMemory()
-			if err := unmapProgram(); err != nil {
+			if err := ReturnNow(); err != nil {
 				logger.Debug("unmap pages of the program", "error", err)
 			}
 			s.returned = residentBytes()
