@@ -18,7 +18,8 @@ import (
 // generateLinuxContainerResources in pkg/kubelet/kuberuntime.
 //
 // A container without a CPU or memory limit gets the limit of the pod. If the pod has none either, MemoryLimit or CPUQuota
-// is 0, which means unlimited. If the CPU request is missing, the CPU limit replaces it.
+// is 0, which means unlimited. If the CPU request is missing, the CPU limit replaces it. CPUQuota is -1 for a container with
+// exclusive CPUs.
 func ContainerResources(pod *corev1.Pod, container *corev1.Container, node Node) (cri.Resources, error) {
 	score, err := OOMScoreAdj(pod, container, node.MemoryCapacity)
 	if err != nil {
@@ -31,6 +32,9 @@ func ContainerResources(pod *corev1.Pod, container *corev1.Container, node Node)
 	}
 	r := node.toCRIResources(&cpuRequest, &cpuLimit, &memoryLimit)
 	r.OOMScoreAdj = int64(score)
+	if node.hasExclusiveCPUs(pod, container.Name) {
+		r.CPUQuota = cgroups.Unlimited
+	}
 	if r.HugepageLimits, err = buildHugepageLimits(pod, container, node); err != nil {
 		return cri.Resources{}, err
 	}
@@ -47,6 +51,11 @@ func ContainerResources(pod *corev1.Pod, container *corev1.Container, node Node)
 		setUnified(&r, "memory.swap.max", swap)
 	}
 	return r, nil
+}
+
+// hasExclusiveCPUs reports whether the container has exclusive CPUs, or with an empty name whether any container of the pod has.
+func (n Node) hasExclusiveCPUs(pod *corev1.Pod, container string) bool {
+	return n.ExclusiveCPUs != nil && n.ExclusiveCPUs(pod, container)
 }
 
 // SandboxResources returns the resources for the CRI runtime when it creates the sandbox of a pod. The first result has the

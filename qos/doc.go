@@ -44,7 +44,6 @@
 //   - [OOMScoreAdj] returns an error for a memory capacity of zero or less, and for a container that is not in the pod.
 //   - A hugepage resource with an invalid size, or with a size that the node does not have, is an error. The kubelet skips it.
 //   - Resources of dynamic resource allocation are not counted. The kubelet counts them only with a feature gate that is off.
-//   - Exclusive CPUs are unknown here. A CPU manager that assigns them must set CPUQuota to -1, as the kubelet does.
 //
 // # Test kit
 //

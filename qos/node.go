@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"os"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // SwapBehavior selects the containers that may use swap: swapBehavior in the kubelet's configuration. An unknown value means
@@ -48,9 +50,12 @@ type Node struct {
 	ThrottlingFactor     *float64          // memoryThrottlingFactor, above 0 and at most 1; nil: no memory.high
 	SingleProcessOOMKill *bool             // the OOM killer kills one process instead of the container; nil: true on cgroup v1, false on v2
 
-	CPUPeriod    time.Duration // CFS period; zero: 100 ms
-	NoCPUQuota   bool          // CPU limits are not enforced: cpuCFSQuota is false
-	PodPidsLimit int64         // processes and threads per pod; zero or less: unlimited
+	CPUPeriod  time.Duration // CFS period; zero: 100 ms
+	NoCPUQuota bool          // CPU limits are not enforced: cpuCFSQuota is false
+	// ExclusiveCPUs reports whether a container has exclusive CPUs: its CPU limit is not enforced, and neither is the limit of its pod. It is called
+	// with an empty name for the pod: then it reports whether any container has exclusive CPUs. Nil: no container has them.
+	ExclusiveCPUs func(pod *corev1.Pod, container string) bool
+	PodPidsLimit  int64 // processes and threads per pod; zero or less: unlimited
 
 	// HugepageSizes lists the page sizes of the machine, for example "2MB". A container gets a limit of zero for each size
 	// without a limit of its own. Nil means unknown: a container gets only its own limits.

@@ -44,8 +44,11 @@ func (l *Layout) takePacked(free topology.CPUSet, n int, opts Options) (topology
 	if n < 1 {
 		return topology.CPUSet{}, nil
 	}
-	if count := free.Len(); n > count {
+	switch count := free.Len(); {
+	case n > count:
 		return topology.CPUSet{}, shortError(n, count)
+	case n == count: // such as a whole NUMA node: there is no choice
+		return free, nil
 	}
 	var small smallScratch
 	t := newTaking(l, free, n, &small)
@@ -93,8 +96,8 @@ type taking struct {
 	cacheOrder                                []int16 // buffer of takeCaches
 }
 
-// smallScratch is a buffer for the counts and lists of a machine with up to 256 cores.
-type smallScratch [1024]int16
+// smallScratch is a buffer for the counts and lists of a machine with up to 512 cores.
+type smallScratch [1280]int16
 
 // newTaking returns the state before a choice. It divides small into the counts and lists, if these fit into it.
 func newTaking(l *Layout, free topology.CPUSet, needed int, small *smallScratch) taking {
@@ -163,14 +166,15 @@ func appendSorted(list, candidates, counts []int16) []int16 {
 	}
 }
 
-// sortNodes returns the NUMA nodes with free CPUs in the order in which they are used up.
+// sortNodes returns the NUMA nodes with free CPUs in the order in which they are used up. It does not call sortSockets, which would have to call it: the
+// buffers of functions that call each other are on the heap.
 func (t *taking) sortNodes() []int16 {
 	l := t.layout
 	if l.nodesFirst {
 		return appendSorted(t.nodeList[:0], l.allNodes, t.nodeCounts)
 	}
 	list := t.nodeList[:0]
-	for _, s := range t.sortSockets() {
+	for _, s := range appendSorted(t.socketList[:0], l.allSockets, t.socketCounts) {
 		list = appendSorted(list, l.nodesOfSocket[s], t.nodeCounts)
 	}
 	return list
@@ -183,7 +187,7 @@ func (t *taking) sortSockets() []int16 {
 		return appendSorted(t.socketList[:0], l.allSockets, t.socketCounts)
 	}
 	list := t.socketList[:0]
-	for _, n := range t.sortNodes() {
+	for _, n := range appendSorted(t.nodeList[:0], l.allNodes, t.nodeCounts) {
 		list = appendSorted(list, l.socketsOfNode[n], t.socketCounts)
 	}
 	return list

@@ -107,12 +107,16 @@ func addSaturated(a, b int64) int64 {
 func percentOf(n, p int64) int64 { return n/100*p + n%100*p/100 }
 
 // ForPod returns the limits of the pod's cgroup on this node. A field that does not limit the pod as a whole is zero or nil,
-// and is not written; see [cgroups.ForPod].
+// and is not written; see [cgroups.ForPod]. CPUQuota is unlimited for a pod with exclusive CPUs.
 func ForPod(pod *corev1.Pod, node qos.Node) cgroups.Resources {
-	return cgroups.ForPod(qos.PodResources(pod, node), cgroups.PodOptions{
+	limits := cgroups.ForPod(qos.PodResources(pod, node), cgroups.PodOptions{
 		CPUPeriod:     uint64(node.CPUPeriod / time.Microsecond),
 		NoCPUQuota:    node.NoCPUQuota,
 		PidsMax:       node.PodPidsLimit,
 		HugepageSizes: node.HugepageSizes,
 	})
+	if node.ExclusiveCPUs != nil && node.ExclusiveCPUs(pod, "") {
+		limits.CPUQuota = cgroups.Unlimited
+	}
+	return limits
 }

@@ -153,6 +153,20 @@ func TestReadWithoutWhatOlderKernelsLack(t *testing.T) {
 			},
 			func(t *testing.T, m *topology.Machine) { require.Equal(t, -1, m.CPUs[0].Socket) },
 		},
+		{
+			"neither NUMA nodes nor a known socket",
+			func(files map[string]string) {
+				maps.DeleteFunc(files, func(name, _ string) bool { return strings.HasPrefix(name, "node/") })
+				for id := range 7 {
+					files[fmt.Sprintf("cpu/cpu%d/topology/physical_package_id", id)] = "-1"
+				}
+			},
+			func(t *testing.T, m *topology.Machine) {
+				require.Equal(t, []topology.Node{{}}, m.Nodes)
+				require.Equal(t, -1, m.CPUs[5].Socket)
+				require.Zero(t, m.CPUs[5].Node)
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			files := twoNodes()

@@ -23,7 +23,7 @@ const (
 
 // Read reads the machine with this root directory, such as os.DirFS("/").
 //
-// Where the kernel knows no NUMA nodes, each socket is a node without memory. A CPU whose core or socket is not known is left out. A node without
+// Where the kernel knows no NUMA nodes, each socket is a node without memory; CPUs of an unknown socket are on node 0. A CPU whose core or socket is not known is left out. A node without
 // meminfo has no memory. If a file of a cache is missing or invalid, its core and the later cores of the NUMA node have no last-level caches of their
 // own, as in the kubelet.
 func Read(root fs.FS) (*Machine, error) {
@@ -147,7 +147,7 @@ func (r *reader) readNode(id int, online *CPUSet) error {
 
 // readSockets adds a node for each socket of a machine whose kernel knows no NUMA nodes.
 func (r *reader) readSockets(online *CPUSet) error {
-	sockets := map[int]*CPUSet{}
+	nodes := map[int]*CPUSet{}
 	for cpu := range online.All() {
 		socket, err := r.readNumber(path.Join(cpuDir, fmt.Sprint("cpu", cpu), "topology/physical_package_id"))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -156,16 +156,17 @@ func (r *reader) readSockets(online *CPUSet) error {
 		if err != nil {
 			return err
 		}
-		if sockets[socket] == nil {
-			sockets[socket] = &CPUSet{}
+		node := max(socket, 0) // the kubelet has node -1, and its topology policies cannot align with that
+		if nodes[node] == nil {
+			nodes[node] = &CPUSet{}
 		}
-		sockets[socket].Add(cpu)
+		nodes[node].Add(cpu)
 	}
-	for socket, set := range sockets {
-		if err := r.addCPUs(socket, *set); err != nil {
+	for node, set := range nodes {
+		if err := r.addCPUs(node, *set); err != nil {
 			return err
 		}
-		r.machine.Nodes = append(r.machine.Nodes, Node{ID: socket})
+		r.machine.Nodes = append(r.machine.Nodes, Node{ID: node})
 	}
 	slices.SortFunc(r.machine.Nodes, func(a, b Node) int { return a.ID - b.ID })
 	return nil

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cpus
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// Pod is the part of a pod that a [Policy] needs.
+type Pod struct {
+	UID, Namespace, Name string
+	Guaranteed           bool        // the QoS class of the pod is Guaranteed
+	PodLevel             bool        // spec.resources of the pod is set: its containers have no exclusive CPUs
+	Running              bool        // containers of the pod have started, perhaps under another agent: the pod is not refused; see Kubelet.RefuseRunning
+	Containers           []Container // in the order in which they start: init containers and sidecars first
+}
+
+// Container is a container of a [Pod]. An ephemeral container has no exclusive CPUs and is left out.
+type Container struct {
+	Name   string
+	Kind   device.ContainerKind // an Init container ends before later containers start, which may reuse its CPUs
+	Millis int64                // CPU request in millicores, rounded up; zero: no request
+}
+
+// countCPUs returns the number of exclusive CPUs of container i, or zero. It is the request of a container of a Guaranteed pod if that is a whole
+// number. Source: guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go.
+func (pod *Pod) countCPUs(i int) int {
+	millis := pod.Containers[i].Millis
+	if !pod.Guaranteed || pod.PodLevel || millis <= 0 || millis%1000 != 0 {
+		return 0
+	}
+	return int(millis / 1000)
+}
+
+// countPeak returns the number of exclusive CPUs that the containers of the pod have at most at one time. An init container runs with the sidecars
+// before it, all sidecars with the regular containers. Source: podGuaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go.
+func (pod *Pod) countPeak() int {
+	kept, peak := 0, 0
+	for i := range pod.Containers {
+		count := pod.countCPUs(i)
+		if pod.Containers[i].Kind == device.Init {
+			peak = max(peak, kept+count)
+			continue
+		}
+		kept += count
+	}
+	return max(peak, kept)
+}
+
+// validate returns an error if the UID is empty, or a container name is empty or not unique.
+func (pod *Pod) validate() error {
+	if pod.UID == "" {
+		return errors.New("reserve CPUs: Pod.UID is empty")
+	}
+	names := make(map[string]bool, len(pod.Containers))
+	for i := range pod.Containers {
+		name := pod.Containers[i].Name
+		if name == "" || names[name] {
+			return fmt.Errorf("reserve CPUs: pod %s/%s has two containers of the name %q, or one without name", pod.Namespace, pod.Name, name)
+		}
+		names[name] = true
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cpus
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/seed81659283/nodeagent/cgroups/topology"
+)
+
+// Notice describes exclusive CPUs of a container in a restored state that the policy would not assign now.
+type Notice struct {
+	PodUID, Container string          // empty: the shared pool
+	Before, After     topology.CPUSet // equal: the container keeps its CPUs until its pod is over
+	Reason            string
+}
+
+// String returns a line for the log.
+func (n Notice) String() string {
+	name := fmt.Sprintf("pod %s, container %s", n.PodUID, n.Container)
+	if n.PodUID == "" {
+		name = "the shared pool"
+	}
+	if n.Before == n.After {
+		return fmt.Sprintf("%s keeps CPUs %s: %s", name, n.Before, n.Reason)
+	}
+	return fmt.Sprintf("%s had CPUs %q and has %q: %s", name, n.Before, n.After, n.Reason)
+}
+
+// Restore returns the state with which an agent continues that has loaded s, of another configuration or machine perhaps. Containers keep their CPUs as
+// long as the machine has them; the shared pool consists of the remaining CPUs and is not empty. A container that loses all its CPUs runs in the shared
+// pool, with an empty set in the state. Notices, sorted by pod and container, name the containers that this policy would have placed differently. The zero State gets its shared pool.
+//
+// With Kubelet.RefuseChanged, Restore returns the error with which a kubelet does not start if s does not fit, and s otherwise. Source: validateState in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
+func (p *Policy) Restore(s State) (State, []Notice, error) {
+	if p.kubelet.RefuseChanged {
+		next, err := p.checkState(s)
+		return next, nil, err
+	}
+	next := State{Assigned: make(map[string]map[string]topology.CPUSet, len(s.Assigned))}
+	var notices []Notice
+	var taken topology.CPUSet // by previous pods
+	for _, uid := range slices.Sorted(maps.Keys(s.Assigned)) {
+		containers := map[string]topology.CPUSet{}
+		var ofPod topology.CPUSet
+		for _, container := range slices.Sorted(maps.Keys(s.Assigned[uid])) {
+			before := s.Assigned[uid][container]
+			after, reason := p.restoreSet(before, taken)
+			if reason != "" {
+				notices = append(notices, Notice{PodUID: uid, Container: container, Before: before, After: after, Reason: reason})
+			}
+			containers[container] = after
+			ofPod = ofPod.Union(after)
+		}
+		next.Assigned[uid] = containers
+		taken = taken.Union(ofPod)
+	}
+	return next, append(notices, p.restorePool(&next)...), nil
+}
+
+// restoreSet returns the CPUs that a container keeps, and the reason for a notice, or "". taken are the CPUs of other pods.
+func (p *Policy) restoreSet(set, taken topology.CPUSet) (kept topology.CPUSet, reason string) {
+	if missing := set.Minus(p.layout.all); !missing.IsEmpty() {
+		return set.Intersect(p.layout.all).Minus(taken), fmt.Sprintf("the machine has no CPUs %s any more", missing)
+	}
+	if both := set.Intersect(taken); !both.IsEmpty() {
+		return set.Minus(taken), fmt.Sprintf("CPUs %s are those of another pod, too", both)
+	}
+	switch {
+	case set.IsEmpty():
+		return set, ""
+	case !p.static:
+		return set, "the policy none assigns no CPUs"
+	case set.CountCommon(p.reserved) > 0:
+		return set, fmt.Sprintf("CPUs %s are reserved now", set.Intersect(p.reserved))
+	case p.take.WholeCores && !p.hasWholeCores(set):
+		return set, "full-pcpus-only is set now, and they are no whole cores"
+	}
+	return set, ""
+}
+
+// hasWholeCores reports whether the set has all CPUs of each of its cores.
+func (p *Policy) hasWholeCores(set topology.CPUSet) bool {
+	for id := range set.All() {
+		if !p.layout.cores.sets[p.layout.cores.of[id]].Minus(set).IsEmpty() {
+			return false
+		}
+	}
+	return true
+}
+
+// restorePool sets s.Shared. If all CPUs are exclusive, which only happens after CPUs went offline, the lowest reserved CPU becomes shared: containers
+// without exclusive CPUs must run somewhere.
+func (p *Policy) restorePool(s *State) (notices []Notice) {
+	shared, isStrict := p.share(s)
+	if shared.IsEmpty() && !p.kubelet.EmptyPool {
+		shared, isStrict = topology.NewCPUSet(max(p.reserved.Lowest(), p.layout.all.Lowest())), true
+		notices = p.revoke(s, shared)
+	}
+	s.Shared = shared
+	if !isStrict {
+		notices = append(notices, Notice{After: shared, Reason: "all CPUs that are not reserved are exclusive, so that it has reserved ones"})
+	}
+	return notices
+}
+
+// revoke removes CPUs from all containers.
+func (p *Policy) revoke(s *State, set topology.CPUSet) (notices []Notice) {
+	for _, uid := range slices.Sorted(maps.Keys(s.Assigned)) {
+		for _, container := range slices.Sorted(maps.Keys(s.Assigned[uid])) {
+			before := s.Assigned[uid][container]
+			after := before.Minus(set)
+			if before == after {
+				continue
+			}
+			s.Assigned[uid][container] = after
+			notices = append(notices, Notice{PodUID: uid, Container: container, Before: before, After: after, Reason: "no CPU was left for the shared pool"})
+		}
+	}
+	return notices
+}
+
+// checkState returns the state of a kubelet after its start, or its error. Of several containers that do not fit, the error names the first; the
+// kubelet's names any one.
+func (p *Policy) checkState(s State) (State, error) {
+	if !p.static {
+		return s, nil
+	}
+	if s.Shared.IsEmpty() {
+		if len(s.Assigned) > 0 {
+			return State{}, errors.New("default cpuset cannot be empty")
+		}
+		s.Shared = p.pool()
+		return s, nil
+	}
+	reserved := p.reserved.Intersect(s.Shared)
+	if p.strict && !reserved.IsEmpty() {
+		return State{}, fmt.Errorf("some of strictly reserved cpus: %q are present in defaultCpuSet: %q", reserved, s.Shared)
+	}
+	if !p.strict && reserved != p.reserved {
+		return State{}, fmt.Errorf("not all reserved cpus: %q are present in defaultCpuSet: %q", p.reserved, s.Shared)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(s.Assigned)) {
+		for _, container := range slices.Sorted(maps.Keys(s.Assigned[uid])) {
+			if set := s.Assigned[uid][container]; set.CountCommon(s.Shared) > 0 {
+				return State{}, fmt.Errorf("pod: %s, container: %s cpuset: %q overlaps with default cpuset %q", uid, container, set, s.Shared)
+			}
+		}
+	}
+	if known := s.Shared.Union(s.exclusive()); known != p.pool() {
+		return State{}, fmt.Errorf("current set of available CPUs %q doesn't match with CPUs in state %q", p.pool(), known)
+	}
+	return s, nil
+}

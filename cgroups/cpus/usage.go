@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cpus
+
+import "github.com/seed81659283/nodeagent/cgroups/topology"
+
+// Usage counts the CPUs of a node, for metrics. The policy none has the zero value.
+type Usage struct {
+	Free      int         // CPUs of the shared pool that a container can get exclusively: without the reserved CPUs
+	Exclusive int         // CPUs that containers have exclusively
+	Nodes     map[int]int // those of them on each NUMA node with CPUs, by ID
+}
+
+// Usage counts the CPUs of a state. Source: initializeMetrics in pkg/kubelet/cm/cpumanager/policy_static.go.
+func (p *Policy) Usage(s State) Usage {
+	if !p.static {
+		return Usage{}
+	}
+	exclusive := s.exclusive()
+	u := Usage{Free: p.free(&s).Len(), Exclusive: exclusive.Len(), Nodes: map[int]int{}}
+	for n, id := range p.layout.nodes.ids {
+		u.Nodes[id] = exclusive.CountCommon(p.layout.nodes.sets[n])
+	}
+	return u
+}
+
+// Pinning is the outcome of a reservation for one container that needs exclusive CPUs, for metrics.
+type Pinning struct {
+	PodUID, Container string
+	Taken             topology.CPUSet // empty if the container had its CPUs before, or has none because of Err
+	WholeCores        bool            // the option full-pcpus-only is set
+	OneCache          bool            // the CPUs in Taken share one last-level cache
+	Err               error           // nil: the container has its CPUs
+}
+
+// Pinning returns the outcome for container i of a pod, whose reservation has changed the state from before to after, or has failed with err. It returns
+// false for a container that needs no exclusive CPUs.
+func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinning, bool) {
+	if !p.static || pod.countCPUs(i) == 0 {
+		return Pinning{}, false
+	}
+	name := pod.Containers[i].Name
+	o := Pinning{PodUID: pod.UID, Container: name, WholeCores: p.take.WholeCores, Err: err}
+	if kept := before.Assigned[pod.UID][name]; err == nil && kept.IsEmpty() {
+		o.Taken = after.Assigned[pod.UID][name]
+		o.OneCache = p.shareCache(o.Taken)
+	}
+	return o, true
+}
+
+// shareCache reports whether all CPUs of a set that is not empty share a last-level cache.
+func (p *Policy) shareCache(set topology.CPUSet) bool {
+	if set.IsEmpty() {
+		return false
+	}
+	caches := &p.layout.caches
+	return caches.sets[caches.of[set.Lowest()]].CountCommon(set) == set.Len()
+}

@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// AllocatorOptions configures an [Allocator]. The zero value keeps no record.
+type AllocatorOptions struct {
+	// Record is the path of the file with the memory of all containers. NewAllocator creates its directory. Empty: a restarted agent has no memory of
+	// containers.
+	Record string
+	// Checkpoint is the path of the file memory_manager_state of a kubelet, which NewAllocator reads if Record does not exist. Empty: it reads none.
+	Checkpoint string
+	// Export replaces Checkpoint after each change, for a kubelet that takes the node over. An error goes to Error, and the next change exports again.
+	Export bool
+	// Error is called for errors that no call returns, with no lock held: a damaged record or checkpoint, or a failed export. It must not block. Nil: no call.
+	Error func(error)
+}
+
+// Allocator keeps the [State] of a node in memory and in a record. Its methods may be called concurrently.
+type Allocator struct {
+	policy  *Policy
+	opts    AllocatorOptions
+	changes []string
+
+	saving sync.Mutex // held while the record and the checkpoint are written
+
+	mu      sync.Mutex // guards the fields below
+	state   State
+	unsaved bool // the record does not have the state
+}
+
+// NewAllocator returns an Allocator with the state in the record, or in the kubelet's checkpoint if there is no record, and writes the record. A damaged
+// file is reported to Options.Error, and a damaged record is renamed; the running pods then have no memory of their own. The errors are those of
+// [Policy.Restore] with Kubelet.RefuseChanged, and those of reading and writing the record.
+func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
+	a := &Allocator{policy: policy, opts: opts}
+	saved, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	if saved.Policy != "" { // a file was read
+		restored, err := policy.Restore(saved)
+		if err != nil {
+			return nil, err
+		}
+		a.state, a.changes = restored.State, restored.Changes
+	}
+	a.unsaved = true
+	if err := a.save(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// load returns the content of the record, or of the checkpoint if there is no record. The content of no file is the zero value.
+func (a *Allocator) load() (Saved, error) {
+	saved, err := Saved{}, error(fs.ErrNotExist)
+	if a.opts.Record != "" {
+		saved, err = ReadRecord(a.opts.Record)
+	}
+	switch {
+	case err == nil:
+		return saved, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return a.loadCheckpoint()
+	}
+	aside := a.opts.Record + ".damaged"
+	a.reportError(fmt.Errorf("the record is renamed to %s: %w", aside, err))
+	return Saved{}, os.Rename(a.opts.Record, aside)
+}
+
+// loadCheckpoint returns the content of the kubelet's checkpoint. Its errors are reported: an agent that does not start would stop all pods.
+func (a *Allocator) loadCheckpoint() (Saved, error) {
+	if a.opts.Checkpoint == "" {
+		return Saved{}, nil
+	}
+	saved, err := ReadCheckpoint(a.opts.Checkpoint)
+	switch {
+	case err == nil:
+		return saved, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return Saved{}, nil
+	case a.policy.kubelet.RefuseChanged:
+		return Saved{}, err
+	}
+	a.reportError(err)
+	return Saved{}, nil
+}
+
+// Policy returns the policy.
+func (a *Allocator) Policy() *Policy { return a.policy }
+
+// Changes returns the differences of machine and configuration from those of the previous agent; see [Restored].
+func (a *Allocator) Changes() []string { return slices.Clone(a.changes) }
+
+// State returns the current state, with the memory of reservations that are not committed yet.
+func (a *Allocator) State() State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state
+}
+
+// Release frees the memory of the pod with this UID. Call it when all its containers have terminated for good. A pod without memory is no error. After an
+// error the memory is free, but the record is not written: call it again.
+func (a *Allocator) Release(podUID string) error {
+	return a.change(func(s State) State { return a.policy.Release(s, podUID) })
+}
+
+// Retain frees the memory of all pods for which keep returns false. Call it when all sources of pods are complete. keep may call the Allocator.
+func (a *Allocator) Retain(keep func(podUID string) bool) error {
+	removed := slices.DeleteFunc(a.State().Pods(), keep)
+	return a.change(func(s State) State {
+		for _, uid := range removed {
+			s = a.policy.Release(s, uid)
+		}
+		return s
+	})
+}
+
+// Start frees the memory of init containers when container i of a pod starts, with Kubelet.FreeInit; see [Policy.Start].
+func (a *Allocator) Start(pod *Pod, i int) error {
+	if !a.policy.kubelet.FreeInit {
+		return nil
+	}
+	return a.change(func(s State) State { return a.policy.Start(s, pod, i) })
+}
+
+// change replaces the state by the result of next, and writes the record if it lacks the state.
+func (a *Allocator) change(next func(State) State) error {
+	a.mu.Lock()
+	before := a.state
+	a.state = next(before)
+	a.unsaved = a.unsaved || a.state.pods != before.pods
+	a.mu.Unlock()
+	return a.save()
+}
+
+// save writes the record and the checkpoint if they lack the state. It does not wait for the disk: the files survive a kill of the agent, and a power
+// failure ends the containers with the memory.
+func (a *Allocator) save() error {
+	a.saving.Lock()
+	defer a.saving.Unlock()
+	a.mu.Lock()
+	s, unsaved := a.state, a.unsaved
+	a.unsaved = false
+	a.mu.Unlock()
+	if !unsaved {
+		return nil
+	}
+	if a.opts.Record != "" {
+		if err := WriteRecord(a.opts.Record, a.policy.Save(s)); err != nil {
+			a.mu.Lock()
+			a.unsaved = true
+			a.mu.Unlock()
+			return err
+		}
+	}
+	if a.opts.Export && a.opts.Checkpoint != "" {
+		if err := WriteCheckpoint(a.opts.Checkpoint, a.policy.Export(s)); err != nil {
+			a.reportError(err)
+		}
+	}
+	return nil
+}
+
+// reportError passes an error that no call returns to Options.Error.
+func (a *Allocator) reportError(err error) {
+	if a.opts.Error != nil {
+		a.opts.Error(err)
+	}
+}
+
+// PodReservation reserves the memory of one pod, along with its devices and CPUs: for each container, the hints of all resources are merged, see
+// [device.Policy.Merge], and each resource is taken with the merged hint. It must not be used concurrently; reservations of other pods may be in progress,
+// and never take the memory of this one. The hints and the memory of a container fit together if no other reservation takes memory in between.
+type PodReservation struct {
+	allocator *Allocator
+	pod       *Pod
+	before    []map[string][]Block // blocks of the pod before each container took its memory
+}
+
+// Begin starts a reservation. A pod without UID, and one with two containers of one name, is an error.
+func (a *Allocator) Begin(pod *Pod) (*PodReservation, error) {
+	if err := pod.validate(); err != nil {
+		return nil, err
+	}
+	return &PodReservation{allocator: a, pod: pod}, nil
+}
+
+// Hints returns the hints of container i. The containers before it must have taken their memory. See [Policy.Hints].
+func (r *PodReservation) Hints(i int) [][]device.Hint {
+	return r.allocator.policy.Hints(r.allocator.State(), r.pod, i)
+}
+
+// PodHints returns the hints of the pod; see [Policy.PodHints].
+func (r *PodReservation) PodHints() [][]device.Hint {
+	return r.allocator.policy.PodHints(r.allocator.State(), r.pod)
+}
+
+// Take takes the memory of the next container, at first the container 0, with the merged hint. Other pods cannot take it any more. The error is that of
+// [Policy.Reserve]; the container then takes nothing.
+func (r *PodReservation) Take(affinity device.Hint) error {
+	a := r.allocator
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next, err := a.policy.Reserve(a.state, r.pod, len(r.before), affinity)
+	if err != nil {
+		return err
+	}
+	r.before = append(r.before, a.state.pods.get(r.pod.UID))
+	a.unsaved = a.unsaved || next.pods != a.state.pods
+	a.state = next
+	return nil
+}
+
+// Undo frees the memory that was taken for containers from this index on. It keeps memory that the pod had before. The record may have the memory until the
+// next change; a restarted agent frees it with Retain.
+func (r *PodReservation) Undo(from int) {
+	if from >= len(r.before) {
+		return
+	}
+	a := r.allocator
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state = a.policy.replacePod(a.state, r.pod.UID, r.before[from])
+	a.unsaved = true
+	r.before = r.before[:from]
+}
+
+// Commit writes the record. Start no container of the pod before. After an error the pod has its memory, but the record lacks it: call Undo, or Commit
+// again.
+func (r *PodReservation) Commit() error { return r.allocator.save() }

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// Pod is the part of a pod that a [Policy] needs.
+type Pod struct {
+	UID, Namespace, Name string
+	Guaranteed           bool        // the QoS class of the pod is Guaranteed
+	PodLevel             bool        // spec.resources of the pod is set: its containers have no memory of their own
+	Running              bool        // the pod was admitted before the agent started: a container without memory of its own stays without, and refuses nothing
+	Containers           []Container // in the order in which they start: init containers and sidecars first
+}
+
+// Container is a container of a [Pod]. An ephemeral container has no memory of its own and is left out.
+type Container struct {
+	Name     string
+	Kind     device.ContainerKind // an Init container ends before later containers start, which may reuse its memory
+	Requests map[string]uint64    // bytes of each type of memory that the container requests, from [ConvertRequests]; zero bytes are a request, too
+}
+
+// ConvertRequests returns the requests of a container for memory in bytes. A quantity that is no whole number of 63 bits is an error with the kubelet's
+// text, with which it refuses the pod, and a negative one. Source: getContainerRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
+func ConvertRequests[R ~string](requests map[R]resource.Quantity) (map[string]uint64, error) {
+	var sizes map[string]uint64
+	for name, q := range requests {
+		if !isMemory(string(name)) {
+			continue
+		}
+		bytes, ok := q.AsInt64()
+		if !ok {
+			return nil, errors.New("[memorymanager] failed to represent quantity as int64")
+		}
+		if bytes < 0 {
+			return nil, fmt.Errorf("request of %s: %s is negative", name, q.String())
+		}
+		if sizes == nil {
+			sizes = map[string]uint64{}
+		}
+		sizes[string(name)] = uint64(bytes)
+	}
+	return sizes, nil
+}
+
+// requests returns the bytes of each type of memory that container i has for itself, or nil.
+func (pod *Pod) requests(i int) map[string]uint64 {
+	if !pod.Guaranteed || pod.PodLevel {
+		return nil
+	}
+	return pod.Containers[i].Requests
+}
+
+// totalRequests returns the bytes of each type of memory that the containers of the pod use at most at one time. An init container runs with the
+// sidecars before it, all sidecars with the regular containers. Types that only init containers and sidecars request are left out, as in the kubelet.
+// Source: getPodRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
+func (pod *Pod) totalRequests() map[string]uint64 {
+	peak, sidecars, regular := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	for i := range pod.Containers {
+		for name, size := range pod.requests(i) {
+			switch pod.Containers[i].Kind {
+			case device.Init:
+				peak[name] = max(peak[name], add(sidecars[name], size))
+			case device.Sidecar:
+				sidecars[name] = add(sidecars[name], size)
+			default:
+				regular[name] = add(regular[name], size)
+			}
+		}
+	}
+	for name := range regular {
+		regular[name] = max(peak[name], add(regular[name], sidecars[name]))
+	}
+	return regular
+}
+
+// add returns a+b, or the largest number if the sum has more than 64 bits.
+func add(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+// validate returns an error if the UID is empty, or a container name is empty or not unique.
+func (pod *Pod) validate() error {
+	if pod.UID == "" {
+		return errors.New("reserve memory: Pod.UID is empty")
+	}
+	for i := range pod.Containers {
+		name := pod.Containers[i].Name
+		isDuplicate := name == ""
+		for j := range i {
+			isDuplicate = isDuplicate || pod.Containers[j].Name == name
+		}
+		if isDuplicate {
+			return fmt.Errorf("reserve memory: pod %s/%s has two containers of the name %q, or one without name", pod.Namespace, pod.Name, name)
+		}
+	}
+	return nil
+}

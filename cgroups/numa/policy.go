@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// Policy decides which containers have memory of their own, and on which NUMA nodes. It keeps no state: its methods are functions of a [State] and
+// return the next one. A Policy is immutable, and may be used from several goroutines.
+type Policy struct {
+	static  bool
+	kubelet Kubelet
+
+	machine  device.Mask
+	ids      []int    // NUMA nodes in ascending order
+	position [64]int8 // index in ids, by ID of a node in machine
+	types    []string // types of memory of the machine in ascending order
+	amounts  []Amounts
+	present  []bool  // the node has the type of memory; by position of the node times len(types) plus index of the type, as amounts
+	ranking  [][]int // for each type: positions of the nodes, the one with the most allocatable memory first
+}
+
+// Amounts are the amounts of one type of memory on a NUMA node in bytes.
+type Amounts struct {
+	Total          uint64
+	SystemReserved uint64 // no container gets it
+	Allocatable    uint64 // by containers: Total without SystemReserved and, for memory, without huge pages
+	Reserved       uint64 // by containers
+	Free           uint64 // Allocatable without Reserved
+}
+
+// Name returns [PolicyNone] or [PolicyStatic].
+func (p *Policy) Name() string {
+	if p.static {
+		return PolicyStatic
+	}
+	return PolicyNone
+}
+
+// Allocatable returns the memory that containers can have if none is in use: a block for each NUMA node and type of which the node has any, by node and
+// type. It is empty for the policy None. Source: GetAllocatableMemory in pkg/kubelet/cm/memorymanager/policy_static.go.
+func (p *Policy) Allocatable() (blocks []Block) {
+	for at, id := range p.ids {
+		for t, name := range p.types {
+			if size := p.allocatable(at, t); size > 0 {
+				blocks = append(blocks, Block{Type: name, Nodes: 1 << id, Size: size})
+			}
+		}
+	}
+	return blocks
+}
+
+// rankNodes sorts the nodes by their allocatable memory of each type.
+func (p *Policy) rankNodes() {
+	p.ranking = make([][]int, len(p.types))
+	for t := range p.types {
+		for at := range p.ids {
+			p.ranking[t] = append(p.ranking[t], at)
+		}
+		slices.SortStableFunc(p.ranking[t], func(a, b int) int { return cmp.Compare(p.allocatable(b, t), p.allocatable(a, t)) })
+	}
+}
+
+// allocatable returns the allocatable bytes of type t on the node at a position.
+func (p *Policy) allocatable(at, t int) uint64 { return p.amounts[at*len(p.types)+t].Allocatable }
+
+// request is a request for one type of memory.
+type request struct {
+	name string
+	at   int // index in Policy.types; -1: no node of the machine has the type
+	size uint64
+}
+
+// listRequests returns the requests sorted by type.
+func (p *Policy) listRequests(sizes map[string]uint64) []request {
+	if len(sizes) == 0 {
+		return nil
+	}
+	list := make([]request, 0, len(sizes))
+	for name, size := range sizes {
+		at, found := slices.BinarySearch(p.types, name)
+		if !found {
+			at = -1
+		}
+		list = append(list, request{name: name, at: at, size: size})
+	}
+	if len(list) > 1 {
+		slices.SortFunc(list, func(a, b request) int { return cmp.Compare(a.name, b.name) })
+	}
+	return list
+}
+
+// sumFree returns the free bytes of type t on the nodes in mask. Nodes that the machine lacks have none.
+func (p *Policy) sumFree(s *State, mask device.Mask, t int) (sum uint64) {
+	if t < 0 {
+		return 0
+	}
+	for node := range (mask & p.machine).Nodes() {
+		sum += s.free[int(p.position[node])*len(p.types)+t]
+	}
+	return sum
+}
+
+// sumAllocatable returns the allocatable bytes of type t on the nodes in mask.
+func (p *Policy) sumAllocatable(mask device.Mask, t int) (sum uint64) {
+	if t < 0 {
+		return 0
+	}
+	for node := range mask.Nodes() {
+		sum += p.allocatable(int(p.position[node]), t)
+	}
+	return sum
+}

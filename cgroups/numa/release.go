@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// Release returns the state in which no container of a pod has memory. The caller calls it when the pod is over: in the kubelet, memory is freed when the
+// next pod is admitted.
+func (p *Policy) Release(s State, uid string) State {
+	return p.release(s, uid, slices.Sorted(maps.Keys(s.pods.get(uid))))
+}
+
+// ReleaseContainer returns the state in which a container has no memory, for a container that is no longer in the spec of its pod. Source:
+// RemoveContainer in pkg/kubelet/cm/memorymanager/policy_static.go.
+func (p *Policy) ReleaseContainer(s State, uid, container string) State {
+	return p.release(s, uid, []string{container})
+}
+
+// Start returns the state in which container i of a pod starts. With [Kubelet.FreeInit], the init containers before it have no memory any more; a
+// restarted agent may then have no memory for them. Otherwise they keep it until the pod is over, because they run again if the sandbox is replaced, and
+// because the scheduler counts it. Source: AddContainer in pkg/kubelet/cm/memorymanager/memory_manager.go.
+func (p *Policy) Start(s State, pod *Pod, i int) State {
+	if !p.kubelet.FreeInit {
+		return s
+	}
+	var names []string
+	for _, c := range pod.Containers[:i] {
+		if c.Kind == device.Init {
+			names = append(names, c.Name)
+		}
+	}
+	return p.release(s, pod.UID, names)
+}
+
+// release returns the state in which these containers of a pod have no memory.
+func (p *Policy) release(s State, uid string, containers []string) State {
+	assigned := s.pods.get(uid)
+	containers = slices.DeleteFunc(containers, func(name string) bool {
+		_, ok := assigned[name]
+		return !ok
+	})
+	if len(containers) == 0 {
+		return s
+	}
+	next := p.clone(&s)
+	next.pods = s.pods.set(uid, copyWithout(assigned, containers))
+	if next.mixed {
+		p.rebuild(&next)
+		return next
+	}
+	for _, name := range containers {
+		for _, b := range assigned[name] {
+			p.remove(&next, b)
+		}
+	}
+	return next
+}
+
+// copyWithout returns a copy of the blocks of a pod without these containers, of which each has blocks.
+func copyWithout(assigned map[string][]Block, containers []string) map[string][]Block {
+	if len(assigned) == 1 {
+		return nil
+	}
+	remaining := maps.Clone(assigned)
+	for _, name := range containers {
+		delete(remaining, name)
+	}
+	return remaining
+}
+
+// replacePod returns the state in which the containers of a pod have these blocks and no others. The pod had the blocks in an earlier state.
+func (p *Policy) replacePod(s State, uid string, containers map[string][]Block) State {
+	s = p.Release(s, uid)
+	if len(containers) == 0 {
+		return s
+	}
+	next := p.clone(&s)
+	next.pods = next.pods.set(uid, containers)
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		for _, b := range containers[name] {
+			if !p.place(&next, b) || b.Nodes&^p.machine != 0 {
+				next.mixed = true
+			}
+		}
+	}
+	return next
+}
