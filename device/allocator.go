@@ -38,15 +38,20 @@ type Allocator struct {
 }
 
 // New returns an allocator with the allocations of the record in Options.Record. A damaged record is renamed, logged, and restored
-// from Options.Running. New starts no goroutine; call [Allocator.Run]. An error names the invalid option, or the file that cannot be read.
+// from Options.Running. New starts no goroutine; call [Allocator.Run]. An error names the invalid option, or the file that cannot be read, or is that of
+// [NewMerger] for Options.Topology.
 func New(opts Options) (*Allocator, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+	merger, err := NewMerger(opts.Topology.Policy, opts.Topology.Options, opts.Topology.Nodes)
+	if err != nil {
+		return nil, err
+	}
 	a := &Allocator{
 		opts: opts, started: time.Now(), wake: make(chan struct{}, 1), waiting: map[string]map[string]bool{}, early: map[string]bool{},
-		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, dropped: map[string]bool{}, topology: opts.Topology},
+		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, dropped: map[string]bool{}, merger: merger, podScope: opts.Topology.PodScope},
 	}
 	if err := a.loadRecord(); err != nil {
 		return nil, err
@@ -56,72 +61,98 @@ func New(opts Options) (*Allocator, error) {
 	return a, nil
 }
 
-// Reserve gives a pod all devices that its containers need, or none. If the pod has its devices already, it returns at once. It chooses devices in
+// Reserve gives a pod all devices that its containers need, or none. If the pod has its devices already, it keeps them. It chooses devices in
 // the order of the containers. It calls GetPreferredAllocation and Allocate of the plugins, and records the responses. Start no container of the pod
 // before Reserve has succeeded.
 //
-// After a [*Refusal] the pod must fail. After a [*WaitError] or another error, such as a timeout of a plugin, the pod holds no devices: call Reserve
-// again. A plugin that hangs delays no pod that needs other resources.
-func (a *Allocator) Reserve(ctx context.Context, pod Pod) (err error) {
+// Each of the partners reserves one more resource for the pod, such as CPUs, from the same NUMA nodes. The pod gets devices and the resources of all
+// partners, or nothing.
+//
+// After a [*Refusal] the pod must fail. After a [*WaitError] or another error, such as a timeout of a plugin, the pod holds nothing that it did not hold
+// before: call Reserve again. A plugin that hangs delays no pod that needs other resources.
+func (a *Allocator) Reserve(ctx context.Context, pod Pod, partners ...Partner) (err error) {
 	begin := time.Now()
-	h, err := a.startReservation(&pod)
+	h, err := a.startReservation(&pod, partners)
 	if _, refused := errors.AsType[*Refusal](err); h == nil && !refused {
 		return err // nil, or the pod waits
 	}
 	if err == nil {
-		if err = a.askPlugins(ctx, h); err != nil {
+		if err = a.completeReservation(ctx, h); err != nil {
 			a.abandonReservation(h)
 		}
 	}
 	if hook := a.opts.Hooks.Reserved; hook != nil {
 		hook(Reservation{
 			PodUID: pod.UID, Took: time.Since(begin), Policy: a.opts.Topology.Policy, PodScope: a.opts.Topology.PodScope, Err: err,
-			Aligned: h.countAligned(a.opts.Topology.PodScope),
+			Aligned: a.opts.Topology.countHints(&pod),
 		})
 	}
 	return err
 }
 
-// countAligned returns the number of merged NUMA hints: one for each container with needs, or one for the pod if podScope is true. A nil h has none.
-func (h *holding) countAligned(podScope bool) (count int) {
-	if h == nil || len(h.needs) == 0 {
-		return 0
-	}
-	if podScope {
-		return 1
-	}
-	for i := range h.needs {
-		if i == 0 || h.needs[i].container != h.needs[i-1].container {
-			count++
+// completeReservation calls the plugins of a pod with new devices, and records the resources of the partners.
+func (a *Allocator) completeReservation(ctx context.Context, h *holding) error {
+	a.mu.Lock()
+	isNew := a.state.pods[h.pod.UID] == h
+	a.mu.Unlock()
+	if isNew {
+		if err := a.askPlugins(ctx, h); err != nil {
+			return err
 		}
 	}
-	return count
+	if err := h.partners.commit(); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h.partners = nil // the state may keep h
+	return nil
 }
 
-// startReservation chooses devices for a pod and adds it to the state. It returns nil if the pod limits no devices, or has them already. If the pod
-// may run without all its resources, the result has no needs.
-func (a *Allocator) startReservation(pod *Pod) (*holding, error) {
+// countHints returns the number of hints that are merged for a pod.
+func (t *Topology) countHints(pod *Pod) int {
+	switch {
+	case t.Policy == None:
+		return 0
+	case t.PodScope:
+		return 1
+	}
+	return len(pod.Containers)
+}
+
+// startReservation chooses devices for a pod and adds it to the state. If the pod limits no devices or has them already, only its partners reserve their
+// resources, and the pod is not added. It returns nil if nothing is left to do. If the pod may run without all its resources, the result has no needs.
+func (a *Allocator) startReservation(pod *Pod, partners partners) (*holding, error) {
 	if err := pod.validate(); err != nil {
 		return nil, err
 	}
 	needs := pod.needs()
-	if len(needs) == 0 {
+	if len(needs)+len(partners) == 0 {
 		return nil, nil
 	}
 	foreign := a.findForeign(needs)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.unread {
+	if a.unread && len(needs) > 0 {
 		a.early[pod.UID] = true
 		return nil, fmt.Errorf("reserve devices of pod %s/%s: the containers of the runtime are not read yet, which say who holds devices", pod.Namespace, pod.Name)
 	}
-	if h := a.state.pods[pod.UID]; h != nil {
-		if !h.complete {
+	held := a.state.pods[pod.UID]
+	if held != nil {
+		if !held.complete {
 			return nil, fmt.Errorf("reserve devices of pod %s/%s: another call of Reserve for it is in progress", pod.Namespace, pod.Name)
 		}
-		return nil, h.checkUnchanged(pod)
+		if err := held.checkUnchanged(pod); err != nil {
+			return nil, err
+		}
 	}
-	h := &holding{pod: *pod}
+	if held != nil || len(needs) == 0 {
+		if len(partners) == 0 {
+			return nil, nil
+		}
+		return a.state.placePartners(pod, held, partners)
+	}
+	h := &holding{pod: *pod, partners: partners}
 	if err := a.addNeeds(h, needs, foreign); err != nil {
 		return nil, err
 	}
@@ -206,13 +237,16 @@ func (h *holding) checkUnchanged(pod *Pod) error {
 	return nil
 }
 
-// abandonReservation frees the devices of a pod whose reservation has failed, and removes the pod from the state.
+// abandonReservation frees what a reservation that has failed has taken: the devices of a new pod, which it removes from the state, and the resources of
+// the partners.
 func (a *Allocator) abandonReservation(h *holding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.state.markFree(h)
+	h.partners.undo(0)
 	if a.state.pods[h.pod.UID] == h {
 		delete(a.state.pods, h.pod.UID)
+		a.unsaved, a.allocations = a.unsaved || h.complete, nil
 	}
 }
 

@@ -20,6 +20,9 @@ func (a *Allocator) askPlugins(ctx context.Context, h *holding) error {
 			return err
 		}
 	}
+	if err := a.chooseRest(h); err != nil {
+		return err
+	}
 	for i := range h.needs {
 		response, err := a.callAllocate(ctx, h, i)
 		if err != nil {
@@ -38,6 +41,16 @@ func (a *Allocator) askPlugins(ctx context.Context, h *holding) error {
 		return err
 	}
 	return nil
+}
+
+// chooseRest lets the partners of a pod reserve their resources for the containers that a guess about devices had left without.
+func (a *Allocator) chooseRest(h *holding) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h.chosen == len(h.pod.Containers) {
+		return nil
+	}
+	return a.state.chooseDevices(h, len(h.claims), nil)
 }
 
 func (a *Allocator) setComplete(h *holding, complete bool) {

@@ -16,6 +16,7 @@
 //
 // Pure functions decide: [Pick] chooses devices for a request, [Hints] finds the NUMA nodes that can satisfy it, and [Policy.Merge] combines the hints
 // of several resources. They are exported for studies of placement. An [Allocator] keeps the state of devices, plugins and pods, and calls the plugins.
+// A [Partner] reserves CPUs or memory for a pod from the NUMA nodes of its devices.
 //
 // The record of an allocator is one file with a checksum. It is written before the answer of a plugin is used, so that a restart asks no plugin about
 // containers that run. Each container also has an annotation with its devices, which replaces a lost record.

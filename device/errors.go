@@ -19,6 +19,7 @@ type Refusal struct {
 	Reason  string // for the status and the event
 	Message string // the kubelet's, word by word
 	Err     error  // the cause; nil: the topology
+	Detail  string // more about a pod that the topology policy does not admit: from which NUMA nodes its devices could come; may be empty
 }
 
 // Error returns the reason and the message.
@@ -34,8 +35,8 @@ func newRefusal(err error) error {
 
 // newTopologyRefusal returns the refusal for a pod that the topology policy does not admit. Source: TopologyAffinityError in
 // pkg/kubelet/cm/topologymanager/topology_manager.go.
-func newTopologyRefusal() error {
-	return &Refusal{Reason: ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality"}
+func newTopologyRefusal(detail string) error {
+	return &Refusal{Reason: ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality", Detail: detail}
 }
 
 // WaitError is the error of [Allocator.Reserve] for a pod that must wait until a plugin has listed its devices. When the wait has ended,

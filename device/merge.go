@@ -53,6 +53,14 @@ func ParsePolicy(name string) (Policy, error) {
 // The time is proportional to the number of hints times the number of sets of NUMA nodes; the kubelet tries all combinations. Source:
 // pkg/kubelet/cm/topologymanager.
 func (p Policy) Merge(resources [][]Hint, machine Mask) (best Hint, admit bool) {
+	return p.merge(resources, machine, nil)
+}
+
+// merge implements [Policy.Merge]. Of two sets with equally many nodes, closer is better; nil compares the values of the masks.
+func (p Policy) merge(resources [][]Hint, machine Mask, closer func(a, b Mask) bool) (best Hint, admit bool) {
+	if closer == nil || p == SingleNUMANode {
+		closer = func(a, b Mask) bool { return a < b }
+	}
 	if p == None {
 		return Hint{}, true
 	}
@@ -69,7 +77,7 @@ func (p Policy) Merge(resources [][]Hint, machine Mask) (best Hint, admit bool) 
 		}
 		lists = append(lists, hints)
 	}
-	best = mergeHints(lists, machine)
+	best = mergeHints(lists, machine, closer)
 	if p == SingleNUMANode && best.Nodes == machine {
 		best.Nodes = 0
 	}
@@ -78,14 +86,14 @@ func (p Policy) Merge(resources [][]Hint, machine Mask) (best Hint, admit bool) 
 
 // mergeHints returns the best combination of one hint of each list. If no combination has a common node, it returns all nodes of the machine, not
 // preferred.
-func mergeHints(lists [][]Hint, machine Mask) Hint {
-	if nodes := narrowestPreferred(lists, machine); nodes != 0 {
+func mergeHints(lists [][]Hint, machine Mask, closer func(a, b Mask) bool) Hint {
+	if nodes := narrowestPreferred(lists, machine, closer); nodes != 0 {
 		return Hint{Nodes: nodes, Preferred: true}
 	}
 	want := largestMinimum(lists)
 	var best Mask
 	for _, nodes := range intersections(lists, machine) {
-		if nodes != 0 && (best == 0 || isNearer(nodes, best, want)) {
+		if nodes != 0 && (best == 0 || isNearer(nodes, best, want, closer)) {
 			best = nodes
 		}
 	}
@@ -96,7 +104,7 @@ func mergeHints(lists [][]Hint, machine Mask) Hint {
 }
 
 // narrowestPreferred returns the narrowest set that is a preferred hint in every list; zero: there is none. A hint without nodes counts as every set.
-func narrowestPreferred(lists [][]Hint, machine Mask) (best Mask) {
+func narrowestPreferred(lists [][]Hint, machine Mask, closer func(a, b Mask) bool) (best Mask) {
 	candidates := []Mask{0}
 	for _, hints := range lists {
 		for _, h := range hints {
@@ -114,7 +122,7 @@ func narrowestPreferred(lists [][]Hint, machine Mask) (best Mask) {
 		if nodes == 0 {
 			common = machine
 		}
-		if inAll && common != 0 && (best == 0 || common.IsNarrowerThan(best)) {
+		if inAll && common != 0 && (best == 0 || common.Count() < best.Count() || common.Count() == best.Count() && closer(common, best)) {
 			best = common
 		}
 	}
@@ -155,12 +163,12 @@ func largestMinimum(lists [][]Hint) (most int) {
 }
 
 // isNearer reports whether set a is better than set b if neither is preferred. Among sets of at most want nodes, the largest is the best. Larger sets
-// are worse, the smallest of them first. Of two equal sizes, the lower mask is better.
-func isNearer(a, b Mask, want int) bool {
+// are worse, the smallest of them first. Of two equal sizes, the closer set is better.
+func isNearer(a, b Mask, want int, closer func(a, b Mask) bool) bool {
 	sizeA, sizeB := a.Count(), b.Count()
 	switch {
 	case sizeA == sizeB:
-		return a < b
+		return closer(a, b)
 	case sizeA <= want && sizeB <= want:
 		return sizeA > sizeB
 	}

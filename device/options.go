@@ -59,19 +59,19 @@ type Hooks struct {
 	PodsChanged func(uids []string)
 	// AllocateCalled is called after each Allocate of a plugin (kubelet_device_plugin_alloc_duration_seconds).
 	AllocateCalled func(resource string, took time.Duration, err error)
-	// Reserved is called after each reservation for a pod that needs devices (topology_manager_admission_requests_total).
+	// Reserved is called after each reservation for a pod that needs devices or has partners (topology_manager_admission_requests_total).
 	Reserved func(r Reservation)
 	// Error is called for errors that no call returns: the record is damaged, or cannot be written.
 	Error func(err error)
 }
 
-// Reservation is the outcome of [Allocator.Reserve] for a pod that needs devices.
+// Reservation is the outcome of [Allocator.Reserve] for a pod that needs devices or has partners.
 type Reservation struct {
 	PodUID   string
 	Took     time.Duration
 	Policy   Policy
 	PodScope bool
-	Aligned  int   // number of containers, or of pods, for which a hint was merged
+	Aligned  int   // number of merged hints: one for each container, or with PodScope one for the pod; zero under the policy None
 	Err      error // nil: the pod has its devices
 }
 
@@ -111,10 +111,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.Topology.Policy < None || o.Topology.Policy > SingleNUMANode:
 		return o, errors.New("device: Options.Topology.Policy is unknown")
-	case o.Topology.Policy != None && o.Topology.Machine == 0:
-		return o, errors.New("device: Options.Topology.Machine is empty: the policy " + o.Topology.Policy.String() + " needs the NUMA nodes of the machine")
-	case o.Topology.Policy != None && o.Topology.Machine.Count() > MaxHintNodes:
-		return o, errors.New("device: Options.Topology.Machine has more than 8 NUMA nodes, which no policy but none supports")
+	case o.Topology.Policy != None && len(o.Topology.Nodes) == 0:
+		return o, errors.New("device: Options.Topology.Nodes is empty: the policy " + o.Topology.Policy.String() + " needs the NUMA nodes of the machine")
 	case o.Timeouts.Preferred < 0 || o.Timeouts.Allocate < 0 || o.Timeouts.PreStart < 0:
 		return o, errors.New("device: a field of Options.Timeouts is negative")
 	}

@@ -63,7 +63,7 @@ func newModel(t *testing.T, seed uint64) *model {
 		opts: device.Options{Record: filepath.Join(dir, "record"), Kubelet: device.Kubelet{NoWait: true}},
 	}
 	if m.random.IntN(2) == 0 {
-		m.opts.Topology = device.Topology{Policy: device.Policy(m.random.IntN(4)), PodScope: m.random.IntN(2) == 0, Machine: 3}
+		m.opts.Topology = device.Topology{Policy: device.Policy(m.random.IntN(4)), PodScope: m.random.IntN(2) == 0, Nodes: []device.NUMANode{{ID: 0}, {ID: 1}}}
 	}
 	m.open()
 	return m

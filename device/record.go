@@ -4,8 +4,6 @@
 package device
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,22 +12,22 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/plainfile"
+	"github.com/seed81659283/nodeagent/internal/record"
 )
 
-// The first line of the record consists of magic, the format version, and the checksum of the JSON document after it.
-const (
-	magic     = "nodeagent-devices version="
-	version   = "1"
-	maxRecord = 64 << 20 // bytes
-)
+const maxRecord = 64 << 20 // bytes
 
-// record is the document in the file.
-type record struct {
+// recordFormat returns the format of the record file.
+func recordFormat() record.Format {
+	return record.Format{Magic: "nodeagent-devices", Version: "1", Content: "devices"}
+}
+
+// document is the content of the record file.
+type document struct {
 	Resources []resourceRecord `json:"resources"`
 	Pods      []podRecord      `json:"pods"`
 }
@@ -61,34 +59,25 @@ type recordedDevice struct {
 }
 
 // encode returns the content of the record file: a header with the checksum, and the JSON document.
-func (rec *record) encode() ([]byte, error) {
-	doc, err := json.Marshal(rec)
+func (d *document) encode() ([]byte, error) {
+	doc, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
-	header := fmt.Sprintf("%s%s sha256=%x\n", magic, version, sha256.Sum256(doc))
-	return append([]byte(header), doc...), nil
+	return recordFormat().Encode(doc), nil
 }
 
 // decodeRecord decodes the content of a record file. An unknown version or a wrong checksum is an error.
-func decodeRecord(data []byte) (*record, error) {
-	header, doc, _ := bytes.Cut(data, []byte("\n"))
-	rest, ok := strings.CutPrefix(string(header), magic)
-	if !ok {
-		return nil, errors.New("it is no record of devices")
-	}
-	found, sum, _ := strings.Cut(rest, " sha256=")
-	if found != version {
-		return nil, fmt.Errorf("its version is %.20q, this program reads %s", found, version)
-	}
-	if sum != fmt.Sprintf("%x", sha256.Sum256(doc)) {
-		return nil, errors.New("its checksum does not match")
-	}
-	rec := &record{}
-	if err := json.Unmarshal(doc, rec); err != nil {
+func decodeRecord(data []byte) (*document, error) {
+	doc, err := recordFormat().Decode(data)
+	if err != nil {
 		return nil, err
 	}
-	return rec, nil
+	d := &document{}
+	if err := json.Unmarshal(doc, d); err != nil {
+		return nil, err
+	}
+	return d, nil
 }
 
 // loadRecord restores the state from the record. It renames a damaged record. If there is no record, it calls loadPrevious.
@@ -197,7 +186,7 @@ func (a *Allocator) adoptPod(h *holding, now time.Time) (err error) {
 }
 
 // restoreRecord fills the state from a record. A pod without UID, or one that is recorded twice, is an error.
-func (a *Allocator) restoreRecord(rec *record) error {
+func (a *Allocator) restoreRecord(rec *document) error {
 	now := time.Now()
 	for _, r := range rec.Resources {
 		known := a.addResource(r.Name, now)
@@ -267,8 +256,8 @@ func (a *Allocator) writeRecord() error {
 }
 
 // snapshot returns the record of the state. The caller holds a.mu.
-func (a *Allocator) snapshot() *record {
-	rec := &record{}
+func (a *Allocator) snapshot() *document {
+	rec := &document{}
 	for _, name := range slices.Sorted(maps.Keys(a.state.resources)) {
 		if r := a.state.resources[name]; r.registered {
 			rec.Resources = append(rec.Resources, resourceRecord{Name: name, Sockets: slices.Clone(r.sockets), PreStart: r.options.PreStart})

@@ -6,20 +6,21 @@ package device
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
 // Topology is the configuration of the kubelet's topology manager. The zero value ignores NUMA nodes.
 type Topology struct {
 	Policy   Policy
-	PodScope bool // merge the hints of a pod, not of each container
-	Machine  Mask // NUMA nodes of the machine; required by all policies but None
+	PodScope bool              // merge the hints of a pod, not of each container
+	Options  map[string]string // of the policy, topologyManagerPolicyOptions; see [NewMerger]
+	Nodes    []NUMANode        // of the machine; required by all policies but None
 }
 
 // claim has the devices of one resource that one container holds.
 type claim struct {
 	need
-	hint     Mask      // NUMA nodes of the merged hint; zero: any
 	choice   Choice    // from [Pick], until the devices are final
 	devices  []Device  // ID and NUMA nodes; Healthy is not kept
 	response *Response // of Allocate; nil: Allocate was not called
@@ -39,6 +40,22 @@ type holding struct {
 	needs    []need
 	claims   []claim // one for each need, in this order; fewer while a plugin is called for its preferences
 	complete bool    // Allocate has returned for all claims, and the record is saved
+
+	partners partners // of the reservation in progress
+	chosen   int      // number of containers for which chooseDevices has chosen everything
+	hints    []Hint   // merged hint of each chosen container, and of the next one; without nodes: any
+}
+
+// heldIDs returns the sorted IDs of the devices of a resource that a container holds, or with wholePod that the pod holds. Several containers of a pod may
+// hold one device, which an init container has left.
+func (h *holding) heldIDs(resource string, container int, wholePod bool) (ids []string) {
+	for i := range h.claims {
+		if c := &h.claims[i]; c.resource == resource && (wholePod || c.container == container) {
+			ids = append(ids, c.ids()...)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // reusableIDs returns the device IDs of earlier init containers, which the container of n can reuse, in the order of their selection. Source:
@@ -63,61 +80,71 @@ type state struct {
 	resources map[string]*resource
 	pods      map[string]*holding // by UID
 	dropped   map[string]bool     // names that dropForgotten has removed: no other manager has these resources
-	topology  Topology
+	merger    *Merger
+	podScope  bool
 }
 
 // answer is the response of a plugin to GetPreferredAllocation.
 type answer struct{ preferred []string }
 
-// chooseDevices chooses devices for the needs of h from index fixed on; earlier claims keep their devices. first is the plugin's response for the
-// need at fixed; nil: the plugin was not called. On return all devices of the pod are in use; after an error, none.
+// chooseDevices chooses devices for the needs of h from index fixed on, and lets the partners of h reserve their resources for the same containers. Earlier
+// claims keep their devices. first is the plugin's response for the need at fixed; nil: the plugin was not called. On return all devices of the pod are
+// in use; after an error, none, and the partners have reserved nothing.
 //
-// If a plugin will be called for its preferences, the devices of that need are a guess. If the guess leaves too few devices for a later need,
-// chooseDevices stops before that need. The caller calls it again with the response, which may leave enough.
+// If a plugin will be called for its preferences, the devices of that need are a guess. If the guess leaves too few resources for a later container,
+// chooseDevices stops before that need or container. The caller calls it again with the response, which may leave enough.
 func (s *state) chooseDevices(h *holding, fixed int, first *answer) error {
 	s.markFree(h)
 	h.claims = h.claims[:fixed]
 	s.markInUse(h.claims)
+	if fixed < len(h.needs) {
+		h.chosen = min(h.chosen, h.needs[fixed].container)
+	}
+	h.partners.undo(h.chosen)
 	guessed := false
-	for i := fixed; i < len(h.needs); i++ {
-		n := h.needs[i]
-		var preferred []string
-		if first != nil && i == fixed {
-			preferred = first.preferred
+	for ; h.chosen < len(h.pod.Containers); h.chosen++ {
+		err := s.mergeHints(h)
+		for i := len(h.claims); err == nil && i < len(h.needs) && h.needs[i].container == h.chosen; i++ {
+			var preferred []string
+			isAnswered := first != nil && i == fixed
+			if isAnswered {
+				preferred = first.preferred
+			}
+			if err = s.pickDevices(h, h.needs[i], preferred); err == nil && !isAnswered && s.resources[h.needs[i].resource].isAsked(&h.claims[i].choice) {
+				guessed = true
+			}
 		}
-		hint, err := s.mergeHints(h, i)
 		if err == nil {
-			err = s.pickDevices(h, n, hint, preferred)
+			err = h.partners.reserve(h.chosen, h.hints[h.chosen])
 		}
 		if err != nil && guessed {
+			h.partners.undo(h.chosen)
 			return nil
 		}
 		if err != nil {
 			s.markFree(h)
+			h.partners.undo(0)
 			h.claims = nil
 			return err
-		}
-		if isAnswered := first != nil && i == fixed; !isAnswered && s.resources[n.resource].isAsked(&h.claims[i].choice) {
-			guessed = true
 		}
 	}
 	return nil
 }
 
-// pickDevices chooses devices for need n and adds the claim to h. hint has the NUMA nodes of the merged hint. preferred has the IDs that the plugin
-// prefers, if it was called.
-func (s *state) pickDevices(h *holding, n need, hint Mask, preferred []string) error {
+// pickDevices chooses devices for need n, of the container h.chosen, and adds the claim to h. preferred has the IDs that the plugin prefers, if it was
+// called.
+func (s *state) pickDevices(h *holding, n need, preferred []string) error {
 	if n.unregistered {
 		return newRefusal(fmt.Errorf("cannot allocate unregistered device %s", n.resource))
 	}
 	r := s.resources[n.resource]
 	choice, err := Pick(r.asPool(), Request{
-		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusableIDs(n), Nodes: hint,
+		PodUID: h.pod.UID, Container: h.pod.Containers[n.container].Name, Count: n.count, Reusable: h.reusableIDs(n), Nodes: h.hints[h.chosen].Nodes,
 	})
 	if err != nil {
 		return newRefusal(err)
 	}
-	c := claim{need: n, hint: hint, choice: choice}
+	c := claim{need: n, choice: choice}
 	for _, id := range choice.Complete(preferred) {
 		d := r.device(id)
 		c.devices = append(c.devices, Device{ID: d.ID, Nodes: d.Nodes})
@@ -127,41 +154,103 @@ func (s *state) pickDevices(h *holding, n need, hint Mask, preferred []string) e
 	return nil
 }
 
-// mergeHints returns the NUMA nodes of the merged hint for the need at index at. All needs of one container have one hint. With Topology.PodScope,
-// all needs of the pod have one hint.
-func (s *state) mergeHints(h *holding, at int) (Mask, error) {
-	if s.topology.Policy == None {
-		return 0, nil
+// placePartners lets partners reserve their resources for a pod whose devices are reserved already, with the hints of these devices. held is the pod in the
+// state; nil: it has no devices.
+func (s *state) placePartners(pod *Pod, held *holding, list partners) (*holding, error) {
+	h := &holding{pod: *pod, partners: list}
+	for c := range pod.Containers {
+		for i := 0; held != nil && i < len(held.claims); i++ {
+			if claim := held.claims[i]; held.pod.Containers[claim.container].Name == pod.Containers[c].Name {
+				claim.container = c
+				h.needs, h.claims = append(h.needs, claim.need), append(h.claims, claim)
+			}
+		}
 	}
-	if at > 0 && (s.topology.PodScope || h.needs[at-1].container == h.needs[at].container) {
-		return h.claims[at-1].hint, nil
+	return h, s.chooseDevices(h, len(h.claims), nil)
+}
+
+// mergeHints sets h.hints[h.chosen], the merged hint of the next container. The hint stays if some needs of the container are fixed. With
+// Topology.PodScope, all containers of the pod have one hint.
+func (s *state) mergeHints(h *holding) error {
+	isFixed := len(h.claims) > 0 && h.claims[len(h.claims)-1].container == h.chosen
+	if isFixed && len(h.hints) > h.chosen {
+		return nil
 	}
-	var hints [][]Hint
+	h.hints = h.hints[:h.chosen]
+	if s.merger.policy == None {
+		h.hints = append(h.hints, Hint{})
+		return nil
+	}
+	if s.podScope && h.chosen > 0 {
+		h.hints = append(h.hints, h.hints[0])
+		return nil
+	}
+	hints, resources, err := s.deviceHints(h)
+	if err != nil {
+		return err
+	}
+	asked := h.chosen
+	if s.podScope {
+		asked = WholePod
+	}
+	best, admit := s.merger.Merge(append(hints, h.partners.hints(asked)...))
+	if !admit {
+		return newTopologyRefusal(describeHints(resources, hints))
+	}
+	h.hints = append(h.hints, best)
+	return nil
+}
+
+// describeHints returns from which NUMA nodes the devices of each resource could come, for an explanation. hints may have more elements than resources.
+func describeHints(resources []string, hints [][]Hint) string {
+	var lines []string
+	for i, name := range resources {
+		var sets []string
+		for _, h := range hints[i] {
+			if len(sets) == MaxHintNodes {
+				sets = append(sets, "more")
+				break
+			}
+			sets = append(sets, h.Nodes.String())
+		}
+		switch {
+		case len(sets) > 0:
+			lines = append(lines, fmt.Sprintf("free devices of %s are on the NUMA nodes %s", name, strings.Join(sets, " or ")))
+		case hints[i] != nil:
+			lines = append(lines, fmt.Sprintf("too few devices of %s are free", name))
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// deviceHints returns the hints of each resource that the next container needs, or with Topology.PodScope that the pod needs, and the names of these
+// resources.
+func (s *state) deviceHints(h *holding) (hints [][]Hint, resources []string, err error) {
 	asked := map[string]bool{}
-	for _, n := range h.needs[at:] {
+	for i, n := range h.needs {
 		request := Request{Count: n.count}
-		if s.topology.PodScope {
+		switch {
+		case s.podScope:
 			request.Count = h.pod.totalDevices(n.resource)
-		} else if n.container == h.needs[at].container {
+		case n.container != h.chosen:
+			continue
+		default:
 			request.Reusable = h.reusableIDs(n)
-		} else {
-			break
 		}
 		if asked[n.resource] || n.unregistered {
 			continue
 		}
 		asked[n.resource] = true
-		list, err := Hints(s.resources[n.resource].asPool(), request, s.topology.Machine)
-		if err != nil {
-			return 0, newRefusal(err)
+		if i < len(h.claims) {
+			request.Held = h.heldIDs(n.resource, h.claims[i].container, s.podScope)
 		}
-		hints = append(hints, list)
+		list, err := Hints(s.resources[n.resource].asPool(), request, s.merger.machine)
+		if err != nil {
+			return nil, nil, newRefusal(err)
+		}
+		hints, resources = append(hints, list), append(resources, n.resource)
 	}
-	best, admit := s.topology.Policy.Merge(hints, s.topology.Machine)
-	if !admit {
-		return 0, newTopologyRefusal()
-	}
-	return best.Nodes, nil
+	return hints, resources, nil
 }
 
 // markInUse marks the devices of claims as in use.

@@ -139,7 +139,9 @@ func (w *world) setOptions(args []string) []string {
 		case "machine":
 			nodes, err := strconv.Atoi(value)
 			require.NoError(w.t, err)
-			w.opts.Topology.Machine = 1<<nodes - 1
+			for id := range nodes {
+				w.opts.Topology.Nodes = append(w.opts.Topology.Nodes, device.NUMANode{ID: id})
+			}
 		case "scope":
 			w.opts.Topology.PodScope = value == "pod"
 		case "foreign":

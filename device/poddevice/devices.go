@@ -211,13 +211,18 @@ func (d *Devices) Notify(fn func(uids ...string)) { d.listeners.Add(fn) }
 // Reserve reserves all devices of a pod, or none. It returns a [*podstatus.Rejection] for a pod that can never have its devices. After another error,
 // Reserve may be called again.
 func (d *Devices) Reserve(ctx context.Context, pod *corev1.Pod) error {
+	return d.ReserveWith(ctx, pod)
+}
+
+// ReserveWith reserves all devices of a pod together with the resources of partners, or nothing. Its errors are those of Reserve.
+func (d *Devices) ReserveWith(ctx context.Context, pod *corev1.Pod, partners ...device.Partner) error {
 	converted, err := FromPod(pod)
 	if err != nil {
 		return err
 	}
-	err = d.allocator.Reserve(ctx, converted)
+	err = d.allocator.Reserve(ctx, converted, partners...)
 	if refusal, ok := errors.AsType[*device.Refusal](err); ok {
-		return &podstatus.Rejection{Reason: refusal.Reason, Message: refusal.Message}
+		return &podstatus.Rejection{Reason: refusal.Reason, Message: refusal.Message, Explanation: refusal.Detail}
 	}
 	return err
 }
@@ -297,6 +302,17 @@ func findLimit(container *corev1.Container) corev1.ResourceName {
 		}
 	}
 	return ""
+}
+
+// ActivePods returns a function that converts the active pods of source, which *lifecycle.Handle and *lifecycle.Reconciler implement. It is for
+// podresources.PodsFunc, and returns no inactive pods.
+func ActivePods(source interface {
+	Active() (pods []*corev1.Pod, complete bool)
+}) func() (active, inactive []device.Pod) {
+	return func() (active, inactive []device.Pod) {
+		pods, _ := source.Active()
+		return FromPods(pods), nil
+	}
 }
 
 // FromPods converts pods, except those that [FromPod] refuses.

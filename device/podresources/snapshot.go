@@ -170,13 +170,13 @@ func (s *snapshot) podAlpha(p *device.Pod, devices map[string]map[string][]devic
 }
 
 // convertMemory returns an entry for each block, with all its NUMA nodes. Source: pkg/kubelet/cm/container_manager_linux.go.
-func convertMemory(blocks []MemoryBlock) (answer []*podresourcesv1.ContainerMemory) {
+func convertMemory(blocks []device.MemoryBlock) (answer []*podresourcesv1.ContainerMemory) {
 	for _, b := range blocks {
 		topology := &podresourcesv1.TopologyInfo{}
 		for node := range b.Nodes.Nodes() {
 			topology.Nodes = append(topology.Nodes, &podresourcesv1.NUMANode{ID: int64(node)})
 		}
-		answer = append(answer, &podresourcesv1.ContainerMemory{MemoryType: b.Type, Size: b.Bytes, Topology: topology})
+		answer = append(answer, &podresourcesv1.ContainerMemory{MemoryType: b.Type, Size: b.Size, Topology: topology})
 	}
 	return answer
 }

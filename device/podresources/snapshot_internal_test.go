@@ -181,15 +181,15 @@ func (reservations) CPUs(uid, name string) []int64 {
 
 func (reservations) AllocatableCPUs() []int64 { return []int64{1, 2, 3} }
 
-func (reservations) Memory(uid, name string) []MemoryBlock {
+func (reservations) Memory(uid, name string) []device.MemoryBlock {
 	if uid == "p" && name == "main" {
-		return []MemoryBlock{{Type: "memory", Bytes: 1 << 30, Nodes: 1<<0 | 1<<1}, {Type: "hugepages-2Mi", Bytes: 2 << 20}}
+		return []device.MemoryBlock{{Type: "memory", Size: 1 << 30, Nodes: 1<<0 | 1<<1}, {Type: "hugepages-2Mi", Size: 2 << 20}}
 	}
 	return nil
 }
 
-func (reservations) AllocatableMemory() []MemoryBlock {
-	return []MemoryBlock{{Type: "memory", Bytes: 8 << 30, Nodes: 1 << 1}}
+func (reservations) AllocatableMemory() []device.MemoryBlock {
+	return []device.MemoryBlock{{Type: "memory", Size: 8 << 30, Nodes: 1 << 1}}
 }
 
 func (reservations) Claims(uid, name string) []Claim {

@@ -3,7 +3,9 @@
 
 package podresources
 
-import "github.com/seed81659283/nodeagent/device"
+import (
+	"github.com/seed81659283/nodeagent/device"
+)
 
 // Pods lists the pods of the node.
 type Pods interface {
@@ -46,16 +48,9 @@ type CPUs interface {
 // block.
 type Memory interface {
 	// Memory returns the memory of a container. It returns none for a container without reserved memory.
-	Memory(podUID, container string) []MemoryBlock
+	Memory(podUID, container string) []device.MemoryBlock
 	// AllocatableMemory returns the memory that can be reserved for containers.
-	AllocatableMemory() []MemoryBlock
-}
-
-// MemoryBlock is memory of one type on one or more NUMA nodes.
-type MemoryBlock struct {
-	Type  string // "memory", or a size of huge pages such as "hugepages-2Mi"
-	Bytes uint64
-	Nodes device.Mask // zero: no NUMA node
+	AllocatableMemory() []device.MemoryBlock
 }
 
 // Claims has the resource claims of containers, from dynamic resource allocation.

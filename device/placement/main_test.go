@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package placement_test
+
+import (
+	"os"
+	"runtime"
+	"testing"
+)
+
+// Timers of synctest bubbles crash the race detector of Go 1.26 on several processors (golang/go#78156).
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}

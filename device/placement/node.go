@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"io/fs"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// Files are the files with the exclusive CPUs and the memory of containers.
+type Files struct {
+	Record           string // CPUs, of this package; empty: a restarted agent has no CPUs of containers
+	Checkpoint       string // cpu_manager_state of a kubelet, which is read if there is no record; empty: not read
+	MemoryRecord     string // memory, of this package; empty: a restarted agent has no memory of containers
+	MemoryCheckpoint string // memory_manager_state of a kubelet, which is read if there is no record; empty: not read
+	Export           bool   // write both checkpoints after each change, for a kubelet that takes the node over
+}
+
+// FilesIn returns the files of an agent with this root directory, which is that of the kubelet. If dir is empty, there are none.
+func FilesIn(dir string, export bool) Files {
+	if dir == "" {
+		return Files{}
+	}
+	return Files{
+		Record: filepath.Join(dir, "cpus"), Checkpoint: filepath.Join(dir, cpus.CheckpointName),
+		MemoryRecord: filepath.Join(dir, "memory"), MemoryCheckpoint: filepath.Join(dir, numa.CheckpointName), Export: export,
+	}
+}
+
+// NewNode returns a Placement for the machine with this root directory, such as os.DirFS("/"). config is the configuration of the kubelet's CPU manager,
+// and opts.MemoryConfig that of its memory manager. NewNode sets Policy, CPUs, MemoryPolicy and Memory of opts. Its errors are those of [topology.Read],
+// [cpus.NewPolicy], [numa.NewPolicy] and [New]. Under the policies none and None, a machine that cannot be read is no error.
+func NewNode(root fs.FS, config cpus.Config, files Files, opts Options) (*Placement, error) {
+	machine, err := topology.Read(root)
+	if err != nil && config.Policy != cpus.PolicyStatic && opts.MemoryConfig.Policy != numa.PolicyStatic { // no container has exclusive CPUs
+		if opts.Logger != nil {
+			opts.Logger.Warn("the CPUs of the machine are not known", "error", err)
+		}
+		machine, err = &topology.Machine{CPUs: make([]topology.CPU, 1)}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if opts.Policy, err = cpus.NewPolicy(machine, config); err != nil {
+		return nil, err
+	}
+	if opts.MemoryPolicy, err = numa.NewPolicy(machine, opts.MemoryConfig); err != nil {
+		return nil, err
+	}
+	opts.CPUs.Record = files.Record
+	if files.Checkpoint != "" {
+		opts.CPUs.Previous = func() (cpus.State, error) { return opts.Policy.ReadCheckpoint(files.Checkpoint) }
+	}
+	if files.Export {
+		opts.CPUs.Export = cpus.ExportTo(files.Checkpoint)
+	}
+	opts.Memory.Record, opts.Memory.Checkpoint, opts.Memory.Export = files.MemoryRecord, files.MemoryCheckpoint, files.Export
+	return New(opts)
+}
+
+// ReadNodes returns t with the NUMA nodes of the machine with this root directory. Under the policy none, it reads nothing, and returns t.
+func ReadNodes(root fs.FS, t device.Topology) (device.Topology, error) {
+	if t.Policy == device.None {
+		return t, nil
+	}
+	machine, err := topology.Read(root)
+	if err == nil {
+		t.Nodes = numaNodes(machine)
+	}
+	return t, err
+}
+
+// numaNodes returns the NUMA nodes of a machine for package device.
+func numaNodes(machine *topology.Machine) []device.NUMANode {
+	nodes := make([]device.NUMANode, len(machine.Nodes))
+	for i := range machine.Nodes {
+		nodes[i] = device.NUMANode{ID: machine.Nodes[i].ID, Distances: machine.Nodes[i].Distances}
+	}
+	return nodes
+}
+
+// CPUUsage counts the CPUs in use, for prom.Metrics.CPUs.
+func (p *Placement) CPUUsage() cpus.Usage { return p.opts.Policy.Usage(p.allocator.State()) }
+
+// Capacity returns the devices for the status of the Node, as poddevice.Devices.Capacity does. A nil Placement has none.
+func (p *Placement) Capacity() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
+	if p == nil {
+		return nil, nil, nil
+	}
+	return p.opts.Devices.Capacity()
+}
+
+// WithoutDevices returns node without the resources of device plugins, for the admission checks; see poddevice.Devices.WithoutDevices. p and node may be
+// nil.
+func (p *Placement) WithoutDevices(node *corev1.Node) *corev1.Node {
+	if p == nil {
+		return node
+	}
+	return p.opts.Devices.WithoutDevices(node)
+}

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+)
+
+// partner is a [device.Partner] that can reserve again after Undo(0).
+type partner interface {
+	device.Partner
+	begin() error // before the first call, and before each call after Undo(0)
+}
+
+// reservePartners reserves the devices of a pod together with the resources of partners, or nothing. containers is the number of containers of the pod. A
+// pod that runs already is not refused because its resources are on other NUMA nodes than the topology policy permits by now: it keeps its devices, and
+// partners reserve without a merged hint. In the kubelet, a restart refuses such a pod (kubernetes/kubernetes#138446).
+func (p *Placement) reservePartners(ctx context.Context, pod *corev1.Pod, isRunning bool, containers int, partners []partner) error {
+	list := make([]device.Partner, len(partners))
+	for i, other := range partners {
+		if err := other.begin(); err != nil {
+			return err
+		}
+		list[i] = other
+	}
+	err := p.opts.Devices.ReserveWith(ctx, pod, list...)
+	rejection, isRejected := errors.AsType[*podstatus.Rejection](err)
+	if !isRunning || !isRejected || rejection.Reason != device.ReasonTopologyAffinityError {
+		return err
+	}
+	if err := p.opts.Devices.Reserve(ctx, pod); err != nil {
+		return err
+	}
+	for _, other := range partners {
+		err := other.begin()
+		for i := 0; err == nil && i < containers; i++ {
+			err = other.Reserve(i, device.Hint{})
+		}
+		if err == nil {
+			err = other.Commit()
+		}
+		if err != nil {
+			other.Undo(0)
+			return err
+		}
+	}
+	return nil
+}
+
+// cpuPartner reserves the CPUs of one pod beside its devices. It implements [device.Partner].
+type cpuPartner struct {
+	placement   *Placement
+	pod         *cpus.Pod
+	had         bool // the pod had CPUs before
+	reservation *cpus.Reservation
+	outcomes    []outcome // of the last reservation for each container, in their order; the last may have an error
+	isWholePod  bool      // the hints of the whole pod are merged
+	isCommitted bool      // the pod has its CPUs, also if they could not be recorded
+}
+
+// outcome is the outcome of the reservation for one container.
+type outcome struct {
+	nodes device.Mask // of the merged hint
+	err   error
+}
+
+// begin starts the reservation anew.
+func (c *cpuPartner) begin() (err error) {
+	c.reservation, err = c.placement.allocator.Begin(c.pod)
+	return err
+}
+
+// Hints implements [device.Partner].
+func (c *cpuPartner) Hints(container int) [][]device.Hint {
+	var hints []device.Hint
+	if c.isWholePod = container == device.WholePod; c.isWholePod {
+		hints = c.reservation.PodHints()
+	} else {
+		hints = c.reservation.Hints(container)
+	}
+	if hints == nil {
+		return nil
+	}
+	return [][]device.Hint{hints}
+}
+
+// Reserve implements [device.Partner].
+func (c *cpuPartner) Reserve(container int, affinity device.Hint) error {
+	err := c.reservation.Take(container, affinity.Nodes)
+	c.outcomes = append(c.outcomes[:container], outcome{affinity.Nodes, err})
+	return err
+}
+
+// reportPinnings calls the hook CPUsPinned for each container that was tried and needs exclusive CPUs. before is the state before the reservation.
+func (c *cpuPartner) reportPinnings(before cpus.State) {
+	hook := c.placement.opts.Hooks.CPUsPinned
+	if hook == nil {
+		return
+	}
+	after := c.placement.allocator.State()
+	for i, o := range c.outcomes {
+		if p, ok := c.placement.opts.Policy.Pinning(before, after, c.pod, i, o.err); ok {
+			hook(p)
+		}
+	}
+}
+
+// explainRefusal returns why the container at which the reservation has ended has no CPUs, or "" if it needs none. If the hints of the whole pod are refused, it
+// explains all containers that need CPUs. before is the state before the reservation.
+func (c *cpuPartner) explainRefusal(before cpus.State) string {
+	policy, state, failed := c.placement.opts.Policy, before, 0
+	for ; failed < len(c.outcomes) && c.outcomes[failed].err == nil; failed++ {
+		if next, err := policy.ReserveContainer(state, c.pod, failed, c.outcomes[failed].nodes); err == nil {
+			state = next
+		}
+	}
+	last := min(failed+1, len(c.pod.Containers))
+	if c.isWholePod && failed == 0 {
+		last = len(c.pod.Containers)
+	}
+	var lines []string
+	for i := failed; i < last; i++ {
+		if _, needsCPUs := policy.Pinning(state, state, c.pod, i, nil); needsCPUs {
+			lines = append(lines, policy.ExplainContainer(state, c.pod, i))
+		}
+	}
+	return strings.Join(lines, ". ")
+}
+
+// Undo implements [device.Partner].
+func (c *cpuPartner) Undo(from int) {
+	c.reservation.Undo(from)
+	if c.isCommitted && !c.had && from == 0 {
+		c.isCommitted = false
+		_ = c.placement.allocator.Release(c.pod.UID) // the CPUs are free; the next change writes the record
+	}
+}
+
+// Commit implements [device.Partner].
+func (c *cpuPartner) Commit() error {
+	c.isCommitted = true
+	return c.reservation.Commit()
+}

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
+	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/device/poddevice"
+	"github.com/seed81659283/nodeagent/internal/runonce"
+)
+
+// Containers lists the containers of the runtime. *pleg.Generator implements it.
+type Containers interface {
+	// Pods returns the pods that were listed last, from a cache, or an error before the first list.
+	Pods() ([]cri.Pod, error)
+	// Notify registers fn, which is called with the UIDs of pods after a change of their containers.
+	Notify(fn func(uids ...string))
+}
+
+// Options configures a [Placement]. Devices, Policy and Containers are required.
+type Options struct {
+	// Devices gives containers the devices of plugins. The topology policy of its allocator merges the hints of devices, CPUs and memory.
+	Devices *poddevice.Devices
+	// Policy decides which containers have exclusive CPUs.
+	Policy *cpus.Policy
+	// CPUs configures the allocator of CPUs. Zero: no record. Changed and Error are called in addition to what this package does.
+	CPUs cpus.AllocatorOptions
+	// MemoryPolicy decides which containers have memory of their own, and on which NUMA nodes. Nil: none.
+	MemoryPolicy *numa.Policy
+	// Memory configures the allocator of memory. Zero: no record. Error is called in addition to what this package does.
+	Memory numa.AllocatorOptions
+	// MemoryConfig is the configuration from which NewNode creates MemoryPolicy. New does not use it. Zero: the policy None.
+	MemoryConfig numa.Config
+	// Containers lists the running containers, whose CPUs change with the shared pool.
+	Containers Containers
+	// Updater writes the CPUs of running containers. Nil: the policy static is an error.
+	Updater cri.Updater
+	// IsManaged reports whether a source lists the pod with this UID, or the pod is being removed. The CPUs and the memory of other pods are freed. Nil:
+	// only Release frees them. *lifecycle.Handle and *lifecycle.Reconciler have this method.
+	IsManaged func(uid string) bool
+	// Period is the time between two checks of the CPUs of all running containers, cpuManagerReconcilePeriod. Zero: 10 s.
+	Period time.Duration
+	Hooks  Hooks
+	// Kubelet switches off differences from the kubelet. The zero value keeps them.
+	Kubelet Kubelet
+	Logger  *slog.Logger // nil discards
+}
+
+// Hooks are functions that a [Placement] calls with no lock held. They must not block. Any field may be nil.
+type Hooks struct {
+	// CPUsPinned is called for each container that needs exclusive CPUs, after the pod has got all its resources or was rejected
+	// (kubelet_cpu_manager_pinning_requests_total).
+	CPUsPinned func(cpus.Pinning)
+	// MemoryPinned is called for each container of a Guaranteed pod under the memory policy Static, after the pod has got all its resources or was
+	// rejected, with the error of its memory or nil (kubelet_memory_manager_pinning_requests_total).
+	MemoryPinned func(err error)
+}
+
+// Kubelet switches off differences between a [Placement] and the kubelet.
+type Kubelet struct {
+	LateShared bool // Reserve returns before the containers of the shared pool have left the CPUs of the pod
+}
+
+// Placement gives the containers of pods their devices, CPUs and memory. Create it with [New]. It implements lifecycle.Devices.
+type Placement struct {
+	opts      Options
+	log       *slog.Logger
+	allocator *cpus.Allocator
+	writer    *cpus.Writer
+	memory    *numa.Allocator // nil: no container has memory of its own
+	running   runonce.Guard
+
+	mu       sync.Mutex                       // guards the fields below
+	requests map[string]map[string]requests   // by pod UID and container, at the last Reserve
+	launched map[containerKey]topology.CPUSet // CPUs that Container has returned and PrepareStart has not checked
+	starting []cpus.RunningContainer          // containers of PrepareStart that Containers does not list yet
+	listed   []cpus.RunningContainer          // for the writer; reused, so that a pass without a change allocates little
+	started  map[string]bool                  // UIDs of the pods that ran when the agent started; nil: the containers were not listed yet
+}
+
+// New returns a Placement. It reads the records of CPUs and memory, and logs the containers whose CPUs or memory the configuration or the machine does not
+// permit any more. New starts no goroutine; call [Placement.Run]. The error names the option that is missing, or is that of [cpus.NewAllocator] or
+// [numa.NewAllocator].
+func New(opts Options) (*Placement, error) {
+	switch {
+	case opts.Devices == nil:
+		return nil, errors.New("placement: Options.Devices is nil")
+	case opts.Policy == nil:
+		return nil, errors.New("placement: Options.Policy is nil")
+	case opts.Containers == nil:
+		return nil, errors.New("placement: Options.Containers is nil")
+	case opts.Updater == nil && opts.Policy.Name() == cpus.PolicyStatic:
+		return nil, errors.New("placement: Options.Updater is nil: the policy static changes the CPUs of running containers")
+	}
+	p := &Placement{opts: opts, log: opts.Logger, requests: map[string]map[string]requests{}, launched: map[containerKey]topology.CPUSet{}}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	o := opts.CPUs
+	o.Changed = func() {
+		if opts.CPUs.Changed != nil {
+			opts.CPUs.Changed()
+		}
+		p.writer.Wake()
+	}
+	o.Error = func(err error) {
+		p.log.Error("exclusive CPUs", "error", err)
+		if opts.CPUs.Error != nil {
+			opts.CPUs.Error(err)
+		}
+	}
+	var err error
+	if p.allocator, err = cpus.NewAllocator(opts.Policy, o); err != nil {
+		return nil, err
+	}
+	if p.writer, err = cpus.NewWriter(p.allocator, cpus.WriterOptions{
+		Running: p.listRunning, Write: p.writeCPUs, Period: opts.Period, Error: func(err error) { p.log.Error("CPUs of running containers", "error", err) },
+	}); err != nil {
+		return nil, err
+	}
+	for _, notice := range p.allocator.Notices() {
+		p.log.Warn("the configuration or the machine has changed", "cpus", notice)
+	}
+	if err := p.createMemory(); err != nil {
+		return nil, err
+	}
+	opts.Containers.Notify(func(...string) { p.writer.Wake() })
+	p.running.Require("placement.Placement", p.log, nil)
+	return p, nil
+}
+
+// createMemory creates the allocator of memory, if there is a policy.
+func (p *Placement) createMemory() (err error) {
+	if p.opts.MemoryPolicy == nil {
+		return nil
+	}
+	o := p.opts.Memory
+	o.Error = func(err error) {
+		p.log.Error("memory on NUMA nodes", "error", err)
+		if p.opts.Memory.Error != nil {
+			p.opts.Memory.Error(err)
+		}
+	}
+	if p.memory, err = numa.NewAllocator(p.opts.MemoryPolicy, o); err != nil {
+		return err
+	}
+	for _, change := range p.memory.Changes() {
+		p.log.Warn("the configuration or the machine has changed", "memory", change)
+	}
+	return nil
+}
+
+// retainPeriod is the time between two checks for pods that are not managed.
+const retainPeriod = time.Minute
+
+// Run runs the devices, writes the CPUs of running containers, and frees the CPUs and the memory of pods that are not managed, until ctx ends. Call it
+// only once. It returns the error of a part that was started twice.
+func (p *Placement) Run(ctx context.Context) error {
+	if err := p.running.Begin(); err != nil {
+		return fmt.Errorf("placement.Placement: %w", err)
+	}
+	defer p.running.End()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var parts sync.WaitGroup
+	failed := make(chan error, 2)
+	for _, run := range []func(context.Context) error{p.opts.Devices.Run, p.writer.Run} {
+		parts.Go(func() {
+			defer cancel()
+			failed <- run(ctx)
+		})
+	}
+	ticker := time.NewTicker(retainPeriod)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			p.retainManaged()
+		}
+	}
+	parts.Wait()
+	return errors.Join(<-failed, <-failed)
+}
+
+// retainManaged frees the CPUs and the memory of pods that are not managed.
+func (p *Placement) retainManaged() {
+	if p.opts.IsManaged == nil {
+		return
+	}
+	if err := p.allocator.Retain(p.opts.IsManaged); err != nil {
+		p.log.Error("free the CPUs of removed pods", "error", err)
+	}
+	if p.memory != nil {
+		if err := p.memory.Retain(p.opts.IsManaged); err != nil {
+			p.log.Error("free the memory of removed pods", "error", err)
+		}
+	}
+	p.mu.Lock()
+	uids := slices.Collect(maps.Keys(p.requests))
+	p.mu.Unlock()
+	gone := slices.DeleteFunc(uids, p.opts.IsManaged) // without the lock: IsManaged may wait for a call of the Placement
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, uid := range gone {
+		delete(p.requests, uid)
+	}
+}
+
+// wasStarted reports whether a container of the pod ran when the agent started. Such a pod keeps running, whatever has changed.
+func (p *Placement) wasStarted(uid string) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.started == nil {
+		pods, err := p.opts.Containers.Pods()
+		if err != nil {
+			return false, fmt.Errorf("the containers of the runtime are not listed yet, which say if the pod runs: %w", err)
+		}
+		p.started = map[string]bool{}
+		for _, c := range appendRunning(nil, pods) {
+			p.started[c.PodUID] = true
+		}
+	}
+	return p.started[uid], nil
+}
+
+// Notify registers fn, which is called with the UIDs of pods whose devices have changed.
+func (p *Placement) Notify(fn func(uids ...string)) { p.opts.Devices.Notify(fn) }
+
+// Reserve reserves the devices, CPUs and memory of a pod, or nothing. It returns a [*podstatus.Rejection] for a pod that can never have them. After another
+// error, Reserve may be called again. It implements lifecycle.Devices.
+func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
+	uid := string(pod.UID)
+	p.mu.Lock()
+	_, known := p.requests[uid]
+	p.mu.Unlock()
+	if known {
+		return p.opts.Devices.Reserve(ctx, pod) // a later start of containers: the pod keeps its CPUs and memory
+	}
+	started, err := p.wasStarted(uid)
+	if err != nil {
+		return fmt.Errorf("reserve CPUs of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	before := p.allocator.State()
+	processors := &cpuPartner{placement: p, pod: newCPUPod(pod)}
+	processors.pod.Running = started
+	_, processors.had = before.Assigned[uid]
+	partners := []partner{processors}
+	var memory *memoryPartner
+	if p.memory != nil {
+		memory = &memoryPartner{allocator: p.memory, pod: newMemoryPod(pod)}
+		memory.pod.Running = started
+		partners = append(partners, memory)
+	}
+	if err := p.reservePartners(ctx, pod, started, len(processors.pod.Containers), partners); err != nil {
+		return p.explainRejection(err, processors, memory, before)
+	}
+	processors.reportPinnings(before)
+	memory.reportPinnings(p.opts.Hooks.MemoryPinned)
+	p.mu.Lock()
+	p.requests[uid] = listRequests(pod)
+	p.mu.Unlock()
+	if _, has := p.allocator.State().Assigned[uid]; has && !processors.had && !p.opts.Kubelet.LateShared {
+		p.emptyCPUs(ctx, pod)
+	}
+	return nil
+}
