@@ -97,7 +97,8 @@ type LogReopener interface {
 
 // Updater changes the resources of running containers and sandboxes.
 type Updater interface {
-	// UpdateContainer sets the resources of a container. Zero fields of resources remain unchanged.
+	// UpdateContainer sets the resources of a container. Zero fields of resources remain unchanged. An error that wraps
+	// errors.ErrUnsupported means that this runtime updates no container.
 	UpdateContainer(ctx context.Context, id string, resources *Resources, annotations map[string]string) error
 	// UpdateSandbox passes the new sum of a pod's container resources, and its overhead, to the runtime.
 	UpdateSandbox(ctx context.Context, id string, overhead, resources *Resources) error

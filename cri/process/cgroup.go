@@ -11,6 +11,8 @@ import "github.com/seed81659283/nodeagent/cgroups"
 // A sandbox without a CgroupParent has the parent "nodeagent". The container's process and all commands in the container join the
 // container's cgroup. The shim stays outside, but in cgroup v1 one of its threads counts as a task.
 //
+// Containers have the cpusets of their resources, which UpdateContainer changes while they run: their processes move at once.
+//
 // After an OOM kill in the cgroup, the reason of the container is "OOMKilled". The removal of the container kills the remaining
 // processes in its cgroup.
 //

@@ -108,6 +108,21 @@ func unsupportedUserNamespace(n cri.NamespaceOptions) []string {
 	return nil
 }
 
+// unsupportedCpusets returns a text for each cpuset of a container that has no cgroup. Other resources only limit a container, but a
+// program may rely on CPUs and memory that no other container uses.
+func unsupportedCpusets(resources *cri.Resources, hasCgroups bool) (fields []string) {
+	if resources == nil || hasCgroups {
+		return nil
+	}
+	if set := resources.CpusetCPUs; set != "" {
+		fields = append(fields, fmt.Sprintf("cpuset_cpus %q without Options.Cgroups", set))
+	}
+	if set := resources.CpusetMems; set != "" {
+		fields = append(fields, fmt.Sprintf("cpuset_mems %q without Options.Cgroups", set))
+	}
+	return fields
+}
+
 // newContainer returns a container in state created, with a new ID and with the data of its config and its sandbox.
 func newContainer(config *cri.ContainerConfig, sb *sandbox) cri.Container {
 	image := config.Image

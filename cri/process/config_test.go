@@ -47,6 +47,9 @@ func TestContainerConfigRefused(t *testing.T) {
 		{"signal", func(c *cri.ContainerConfig) { c.StopSignal = "SIGRTMIN+40" }, []string{"stop_signal", "SIGRTMIN+40"}},
 		{"variable", func(c *cri.ContainerConfig) { c.Env = []cri.EnvVar{{Name: "A=B"}} }, []string{"envs[0]", "A=B"}},
 		{"zero byte", func(c *cri.ContainerConfig) { c.Args = []string{"a\x00b"} }, []string{"argument 1"}},
+		{"cpusets without cgroups", func(c *cri.ContainerConfig) {
+			c.Resources = &cri.Resources{CPUShares: 2, CpusetCPUs: "0", CpusetMems: "0"}
+		}, []string{`cpuset_cpus "0" without Options.Cgroups; cpuset_mems "0" without Options.Cgroups: unsupported operation`}},
 		{"negative user", func(c *cri.ContainerConfig) { c.Security.RunAsUser = new(int64(-1)) }, []string{"-1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

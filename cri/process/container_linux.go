@@ -22,7 +22,7 @@ import (
 // startTimeout limits the start of a process, independently of the caller's context.
 const startTimeout = 30 * time.Second
 
-// containerRecord is the persisted record of a container, as it was created.
+// containerRecord is the persisted record of a container, as it was created, with the resources of the last update.
 type containerRecord struct {
 	cri.Container                   // fields that change over time are guarded by Runtime.mu
 	Cgroup        cgroups.Path      // empty: the agent's cgroup
@@ -95,7 +95,7 @@ func (r *Runtime) createContainer(ctx context.Context, sandboxID string, config 
 	if err != nil {
 		return "", fmt.Errorf("sandbox %s: %w", sandboxID, err)
 	}
-	unsupported := unsupportedContainer(config, os.Geteuid(), r.options.Mounts)
+	unsupported := append(unsupportedContainer(config, os.Geteuid(), r.options.Mounts), unsupportedCpusets(config.Resources, r.options.Cgroups != nil)...)
 	if err := r.rejectUnsupported(r.podLogger(s.Pod).With("container", config.Name), unsupported); err != nil {
 		return "", err
 	}

@@ -34,9 +34,9 @@
 //   - Without Options.Network, sandboxes have no address, a container port is a host port, and host name and DNS have no effect.
 //   - Termination messages are not read: use terminationMessagePolicy FallbackToLogsOnError.
 //   - These fields are refused with [errors.ErrUnsupported], or ignored with Options.IgnoreUnsupported: mounts and devices at
-//     another path than on the host (see Options.Mounts), image mounts, CDI devices, user namespaces, sysctls, other users if
-//     the agent is not root, host ports that differ from the container port, and runtime handlers.
-//   - Fields that only confine a program have no effect: resources and cgroup parents (see Options.Cgroups), read-only root
+//     another path than on the host (see Options.Mounts), cpusets without Options.Cgroups, image mounts, CDI devices, user
+//     namespaces, sysctls, other users if the agent is not root, host ports that differ from the container port, and runtime handlers.
+//   - Fields that only confine a program have no effect: other resources and cgroup parents (see Options.Cgroups), read-only root
 //     file systems, capabilities, seccomp, AppArmor, SELinux, masked paths, privileged.
 //
 // # Mounts

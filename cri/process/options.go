@@ -19,8 +19,8 @@ type Options struct {
 	// Mounts gives each container a mount namespace with the mounts and devices of its config and the pod's /etc/resolv.conf. It
 	// requires root and Linux 5.12. Section "Mounts" of the package comment has the rules. False: containers see the host's files.
 	Mounts bool
-	// Cgroups runs each container in a cgroup below the CgroupParent of its sandbox, and requires root; cgroup v2 also requires
-	// Linux 5.7. If nil, containers run in the agent's cgroup, and resources have no effect.
+	// Cgroups runs each container in a cgroup below the CgroupParent of its sandbox, and requires root; cgroup v2 also requires Linux 5.7.
+	// If nil, containers run in the agent's cgroup, resources have no effect and no update, and cpusets are refused.
 	Cgroups Cgroups
 	// Logger receives problems that no call returns, such as remains of a crash. Nil discards them.
 	Logger *slog.Logger

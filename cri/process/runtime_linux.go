@@ -61,6 +61,7 @@ var (
 	_ cri.EventStreamer  = (*Runtime)(nil)
 	_ cri.Execer         = (*Runtime)(nil)
 	_ cri.LogReopener    = (*Runtime)(nil)
+	_ cri.Updater        = (*Runtime)(nil)
 	_ cri.StatsLister    = (*Runtime)(nil)
 	_ cri.StatusReporter = (*Runtime)(nil)
 	_ cri.Images         = (*Runtime)(nil)

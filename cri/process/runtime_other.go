@@ -21,6 +21,7 @@ type Runtime struct {
 	cri.Execer
 	cri.SessionRunner
 	cri.LogReopener
+	cri.Updater
 	cri.StatsLister
 	cri.StatusReporter
 	cri.Images

@@ -1,15 +1,17 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crilimits converts the resources of a container in the CRI to limits of its cgroup.
+// Package crilimits converts the resources of a container in the CRI to limits of its cgroup, and merges an update into them.
 //
-// Test kit: none is needed; the result depends only on the argument.
+// Test kit: none is needed; results depend only on the arguments.
 package crilimits
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cri"
@@ -52,4 +54,35 @@ func Convert(resources *cri.Resources) (cgroups.Resources, error) {
 		return l, fmt.Errorf("resources: %w", err)
 	}
 	return l, nil
+}
+
+// Merge returns the resources of a container after an update. A field that is zero in change keeps its value, and so do keys of
+// Unified that change does not have. Nil arguments are no resources, and no change. The result is never nil, and shares no memory
+// with the arguments.
+func Merge(resources, change *cri.Resources) *cri.Resources {
+	merged := &cri.Resources{}
+	if resources != nil {
+		*merged = *resources
+	}
+	if change == nil {
+		change = &cri.Resources{}
+	}
+	merged.CPUPeriod = cmp.Or(change.CPUPeriod, merged.CPUPeriod)
+	merged.CPUQuota = cmp.Or(change.CPUQuota, merged.CPUQuota)
+	merged.CPUShares = cmp.Or(change.CPUShares, merged.CPUShares)
+	merged.MemoryLimit = cmp.Or(change.MemoryLimit, merged.MemoryLimit)
+	merged.SwapLimit = cmp.Or(change.SwapLimit, merged.SwapLimit)
+	merged.OOMScoreAdj = cmp.Or(change.OOMScoreAdj, merged.OOMScoreAdj)
+	merged.CpusetCPUs = cmp.Or(change.CpusetCPUs, merged.CpusetCPUs)
+	merged.CpusetMems = cmp.Or(change.CpusetMems, merged.CpusetMems)
+	if change.HugepageLimits != nil {
+		merged.HugepageLimits = change.HugepageLimits
+	}
+	merged.HugepageLimits, merged.Unified = slices.Clone(merged.HugepageLimits), maps.Clone(merged.Unified)
+	if merged.Unified == nil {
+		merged.Unified = maps.Clone(change.Unified)
+	} else {
+		maps.Copy(merged.Unified, change.Unified)
+	}
+	return merged
 }

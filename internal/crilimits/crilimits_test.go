@@ -64,3 +64,35 @@ func TestConvertSharesNoMemory(t *testing.T) {
 	in.MemoryLimit, in.Unified["memory.high"] = 5, "2"
 	require.Equal(t, cgroups.Resources{MemoryMax: new(int64(100)), Unified: map[string]string{"memory.high": "1"}}, got)
 }
+
+func TestMerge(t *testing.T) {
+	old := &cri.Resources{
+		CPUShares: 2, CPUQuota: 3, CPUPeriod: 4, MemoryLimit: 5, SwapLimit: 6, OOMScoreAdj: 7, CpusetCPUs: "0-3", CpusetMems: "0-1",
+		HugepageLimits: []cri.HugepageLimit{{PageSize: "2MB", Limit: 1}}, Unified: map[string]string{"a": "1", "b": "1"},
+	}
+	require.Equal(t, old, crilimits.Merge(old, nil))
+	require.Equal(t, old, crilimits.Merge(old, &cri.Resources{}))
+	require.Equal(t, old, crilimits.Merge(nil, old))
+	require.Equal(t, &cri.Resources{}, crilimits.Merge(nil, nil))
+	for name, test := range map[string]struct {
+		change cri.Resources
+		want   func(r *cri.Resources)
+	}{
+		"shares":     {cri.Resources{CPUShares: 9}, func(r *cri.Resources) { r.CPUShares = 9 }},
+		"quota":      {cri.Resources{CPUQuota: -1, CPUPeriod: 9}, func(r *cri.Resources) { r.CPUQuota, r.CPUPeriod = -1, 9 }},
+		"memory":     {cri.Resources{MemoryLimit: 9, SwapLimit: 10}, func(r *cri.Resources) { r.MemoryLimit, r.SwapLimit = 9, 10 }},
+		"score":      {cri.Resources{OOMScoreAdj: 9}, func(r *cri.Resources) { r.OOMScoreAdj = 9 }},
+		"CPUs":       {cri.Resources{CpusetCPUs: "1"}, func(r *cri.Resources) { r.CpusetCPUs = "1" }},
+		"NUMA nodes": {cri.Resources{CpusetMems: "1"}, func(r *cri.Resources) { r.CpusetMems = "1" }},
+		"huge pages": {cri.Resources{HugepageLimits: []cri.HugepageLimit{}}, func(r *cri.Resources) { r.HugepageLimits = []cri.HugepageLimit{} }},
+		"unified":    {cri.Resources{Unified: map[string]string{"b": "2", "c": "2"}}, func(r *cri.Resources) { r.Unified = map[string]string{"a": "1", "b": "2", "c": "2"} }},
+	} {
+		want := *old
+		test.want(&want)
+		require.Equal(t, &want, crilimits.Merge(old, &test.change), name)
+	}
+	merged := crilimits.Merge(old, &cri.Resources{})
+	merged.HugepageLimits[0].Limit, merged.Unified["a"] = 8, "8"
+	require.EqualValues(t, 1, old.HugepageLimits[0].Limit)
+	require.Equal(t, "1", old.Unified["a"])
+}
