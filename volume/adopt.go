@@ -25,10 +25,11 @@ func adoptionBackOff() backoff.Policy { return backoff.Policy{First: time.Second
 
 // adoption is the state of a pod whose volumes were found on disk. Volumes.mu guards it.
 type adoption struct {
-	found  record.Found
-	cancel context.CancelFunc // cancels the running attempt; nil: none is running
-	due    time.Time          // of the next attempt
-	delay  time.Duration      // before the next attempt; zero: no attempt has failed
+	found        record.Found
+	unidentified []string           // of found.Others: directories of volumes that only the pod spec describes
+	cancel       context.CancelFunc // cancels the running attempt; nil: none is running
+	due          time.Time          // of the next attempt
+	delay        time.Duration      // before the next attempt; zero: no attempt has failed
 }
 
 // findVolumes adds the volumes of pods without a record. Only New calls it.
@@ -49,6 +50,7 @@ func (v *Volumes) findVolumes() error {
 		for _, known := range found.Volumes {
 			v.addVolume(p, known).markUncertain()
 		}
+		p.adoption.unidentified = v.identifyVolumes(p, found.Others)
 		v.pods[found.UID] = p
 	}
 	return nil
@@ -62,7 +64,7 @@ func (e *entry) markUncertain() {
 	}
 }
 
-// isFound reports whether dir is one of the directories on disk whose volumes only the pod spec describes. a may be nil.
+// isFound reports whether dir is one of the directories on disk whose volumes have other names in the pod spec. a may be nil.
 func (a *adoption) isFound(dir string) bool { return a != nil && slices.Contains(a.found.Others, dir) }
 
 // startAdoptions starts a goroutine in wg for each listed pod whose volumes are to be adopted now. wake is the time of the next adoption; zero: there
@@ -114,7 +116,7 @@ func (v *Volumes) adoptVolumes(ctx context.Context, state *podState, a *adoption
 }
 
 // completeAdoption adopts the volumes of a pod before its release. It returns an error if only the pod spec describes some volumes, and no source has
-// listed the pod.
+// listed the pod. For a pod that no source lists, it writes no record: a restarted agent finds the volumes again.
 func (v *Volumes) completeAdoption(ctx context.Context, uid string) error {
 	v.mu.Lock()
 	p := v.pods[uid]
@@ -130,7 +132,8 @@ func (v *Volumes) completeAdoption(ctx context.Context, uid string) error {
 	defer p.recording.Unlock()
 	v.mu.Lock()
 	a, spec := p.adoption, p.spec
-	if a != nil && len(a.found.Others) == 0 { // the directories say all that a teardown needs
+	if a != nil && (len(a.found.Others) == 0 || spec == nil && len(a.unidentified) == 0) { // the directories have all that a teardown needs
+		p.takeIdentified()
 		p.adoption, a = nil, nil
 	}
 	v.mu.Unlock()
@@ -139,7 +142,7 @@ func (v *Volumes) completeAdoption(ctx context.Context, uid string) error {
 		return nil
 	case spec == nil:
 		return fmt.Errorf("volumes %s were set up by another program, and the pod is not known: unmount them, and remove their directories",
-			strings.Join(a.found.Others[:min(len(a.found.Others), 10)], ", "))
+			strings.Join(a.unidentified[:min(len(a.unidentified), 10)], ", "))
 	}
 	_, err := v.recordVolumes(ctx, p, spec)
 	return err

@@ -4,6 +4,9 @@
 package volume
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,26 +50,56 @@ const (
 // Check returns an error for each volume of a pod that this node does not support. The caller calls it when the pod is
 // admitted. It does not block and has no side effects.
 func (v *Volumes) Check(pod *corev1.Pod) field.ErrorList {
+	return CheckPod(pod, v.opts.Plugins, v.opts.Claims != nil)
+}
+
+// CheckPod returns the errors of [Volumes.Check] for a node with these plugins, by plugin name. hasClaims is true if the node has Options.Claims. It
+// calls no method of a plugin but that of [Checker].
+func CheckPod(pod *corev1.Pod, plugins map[string]Plugin, hasClaims bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec", "volumes")
 	for i := range pod.Spec.Volumes {
-		errs = append(errs, v.checkVolume(pod, &pod.Spec.Volumes[i], path.Index(i))...)
+		errs = append(errs, checkVolume(pod, &pod.Spec.Volumes[i], path.Index(i), plugins, hasClaims)...)
 	}
 	for c := range podfield.Containers(&pod.Spec) {
-		if len(c.VolumeDevices) > 0 && v.opts.Claims == nil {
+		if len(c.VolumeDevices) > 0 && !hasClaims {
 			errs = append(errs, field.Forbidden(c.Path.Child("volumeDevices"), noClaims))
 		}
 	}
 	return fielderr.Short(errs)
 }
 
+// CheckClaims reads the claims of a pod and their PVs. It returns an error for each volume with a claim that a node with these plugins, by plugin name,
+// cannot set up. If an object cannot be read, it returns no errors of volumes, and unread. It calls no plugin.
+func CheckClaims(ctx context.Context, pod *corev1.Pod, claims Claims, plugins map[string]Plugin) (errs []error, unread error) {
+	rs := resolver{&Options{Claims: claims, Plugins: plugins}}
+	used := podvolume.UsedByPod(&pod.Spec)
+	for i := range pod.Spec.Volumes {
+		vol := &pod.Spec.Volumes[i]
+		if !used[vol.Name] {
+			continue // it is not set up
+		}
+		c, err := rs.resolveClaim(ctx, pod, vol)
+		if unknown, ok := errors.AsType[*unknownError](err); ok {
+			return nil, unknown
+		}
+		if err == nil && c != nil {
+			err = rs.checkPV(c.pv)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("volume %s: %w", vol.Name, err))
+		}
+	}
+	return errs, nil
+}
+
 // checkVolume returns the reasons why this node does not support the volume at a field path, such as spec.volumes[0].
-func (v *Volumes) checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.Path) field.ErrorList {
+func checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.Path, plugins map[string]Plugin, hasClaims bool) field.ErrorList {
 	name := podvolume.SourceOf(vol)
 	switch {
 	case name == imageSource:
 		return nil
-	case (name == claimSource || name == ephemeralSource) && v.opts.Claims != nil:
+	case (name == claimSource || name == ephemeralSource) && hasClaims:
 		return nil // its plugin is known only once the claim is read
 	}
 	path = path.Child(name)
@@ -79,7 +112,7 @@ func (v *Volumes) checkVolume(pod *corev1.Pod, vol *corev1.Volume, path *field.P
 	if slices.Contains(migratedSources(), name) {
 		return field.ErrorList{unsupportedError(path, name+" volumes: use their CSI driver")}
 	}
-	p, ok := v.opts.Plugins[pluginNames()[name]]
+	p, ok := plugins[pluginNames()[name]]
 	if plugin := pluginNames()[name]; !ok && plugin != "" {
 		return field.ErrorList{field.Forbidden(path, "this agent has no "+name+" volumes: volume.Options.Plugins lacks "+plugin)}
 	}

@@ -71,6 +71,16 @@ func (d *device) isLastUser(user *podState) bool {
 	return len(d.users) == 1 && d.users[user] && (d.plan.Phase != plan.Absent || d.plan.Step != plan.None || d.plan.HungSetUp || d.plan.HungTearDown)
 }
 
+// hasAdoptedUser reports whether the pod spec or the record of a pod describes the device. The SELinux label of an identified volume is unknown.
+func (d *device) hasAdoptedUser() bool {
+	for p := range d.users {
+		if p.adoption == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // isUnneeded reports whether no pod needs the device any more. A pod needs the device while one of its volumes on the device
 // must be mounted.
 func (t *deviceTable) isUnneeded(dev *device) bool {
@@ -114,7 +124,7 @@ func (t *deviceTable) reserveDevice(user *podState, planned record.Volume) error
 		return nil
 	}
 	// The teardown of one volume would break the other.
-	if d := t.byName[deviceName(planned.Plugin, planned.Device.Name)]; d != nil {
+	if d := t.byName[deviceName(planned.Plugin, planned.Device.Name)]; d != nil && d.hasAdoptedUser() {
 		if err := checkConflict(&planned, record.Volume{Dir: d.specName, Device: &d.spec, Block: d.block, SELinuxLabel: d.label}); err != nil {
 			return err
 		}

@@ -26,6 +26,7 @@ var (
 	_ volume.Checker       = greeting{}
 	_ volume.Refresher     = greeting{}
 	_ volume.UsageProvider = greeting{}
+	_ volume.DeviceFinder  = greeting{}
 )
 
 func (greeting) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) {
@@ -43,6 +44,9 @@ func (greeting) SetUp(_ context.Context, v volume.Volume) (volume.Mount, error) 
 }
 
 func (greeting) TearDown(_ context.Context, v volume.Volume) error { return os.RemoveAll(v.Dir) }
+
+// FindDevice identifies the volume of a pod that a previous program has left: TearDown needs only its directory.
+func (greeting) FindDevice(volume.Volume) (volume.Device, error) { return volume.Device{}, nil }
 
 // Check refuses an invalid volume when its pod is admitted.
 func (greeting) Check(_ *corev1.Pod, v *corev1.Volume, path *field.Path) field.ErrorList {

@@ -23,7 +23,7 @@ type Options struct {
 	// symbolic links. Empty means "plugins" beside Root, as in the kubelet.
 	PluginDir string
 	// AdoptUnrecorded takes over volumes below Root that have no record: a kubelet has set them up. They are recorded when Update or Prepare is called
-	// for their pod. Before that, Release of a pod with volumes of claims or CSI drivers is an error, and VolumesInUse is not known.
+	// for their pod. Before that, VolumesInUse is not known, and Release needs plugins that are a [DeviceFinder] for volumes of claims and CSI drivers.
 	AdoptUnrecorded bool
 	// MakeRootShared makes Root a shared mount when Run starts, unless Root is on a shared mount already. mountPropagation of
 	// containers needs this. It requires root privileges, and the mount outlives the agent. The kubelet always does this.

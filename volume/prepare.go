@@ -107,6 +107,7 @@ func (v *Volumes) setDesired(state *podState, pod *corev1.Pod, all recordable, u
 	for _, r := range state.recorded.Volumes {
 		e := state.findVolume(r.Name)
 		if e == nil {
+			v.forgetIdentified(state, r.Dir)
 			e = v.addVolume(state, r) // a new volume
 			if state.adoption.isFound(r.Dir) {
 				e.markUncertain()

@@ -36,15 +36,18 @@ func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *core
 	r.Plugin = pluginNames()[source]
 	plugin, ok := rs.opts.Plugins[r.Plugin]
 	if !ok || !record.IsPlainName(vol.Name) || !record.IsPlainName(spec) {
-		return r, nil, fmt.Errorf("there is no plugin for %s volumes", source)
+		return r, nil, missingPluginError(source)
 	}
 	r.Dir = record.VolumeDir(r.Plugin, spec, r.Block)
 	if r.SELinuxLabel, err = rs.selinuxLabel(ctx, pod, vol, r, c); err != nil {
 		return r, nil, err
 	}
-	stager, ok := plugin.(Stager)
-	switch {
-	case ok:
+	if c != nil {
+		if err := rs.checkPV(c.pv); err != nil {
+			return r, nil, err
+		}
+	}
+	if stager, ok := plugin.(Stager); ok {
 		d, err := stager.Device(ctx, rs.describeUnrecorded(pod, vol, r, c))
 		if err != nil {
 			return r, nil, markUnknown(err)
@@ -56,13 +59,39 @@ func (rs resolver) resolveVolume(ctx context.Context, pod *corev1.Pod, vol *core
 			}
 			r.Device = &shared
 		}
-	case !r.Block && c != nil && len(claim.MountOptions(c.pv)) > 0 && !mountsWithOptions(r.Plugin):
-		return r, nil, errors.New("mount options are not supported for this volume type")
 	}
 	if r.Block && (r.Device == nil || r.Device.MapDir == "") {
-		return r, nil, fmt.Errorf("%s volumes cannot be block devices", source)
+		return r, nil, noBlockError(source)
 	}
 	return r, c, nil
+}
+
+// checkPV returns an error if no plugin can set up a PV: its type has no plugin, or a plugin without block devices or mount options. It calls no plugin.
+func (rs resolver) checkPV(pv *corev1.PersistentVolume) error {
+	source := podvolume.PVSourceOf(pv)
+	name := pluginNames()[source]
+	plugin, ok := rs.opts.Plugins[name]
+	if !ok {
+		return missingPluginError(source)
+	}
+	if _, ok := plugin.(Stager); ok {
+		return nil
+	}
+	if claim.IsBlock(pv) {
+		return noBlockError(source)
+	}
+	if len(claim.MountOptions(pv)) > 0 && !mountsWithOptions(name) {
+		return errors.New("mount options are not supported for this volume type")
+	}
+	return nil
+}
+
+func missingPluginError(source string) error {
+	return fmt.Errorf("there is no plugin for %s volumes", source)
+}
+
+func noBlockError(source string) error {
+	return fmt.Errorf("%s volumes cannot be block devices", source)
 }
 
 // mountsWithOptions reports whether a plugin that does not stage devices applies the mount options of a PV.

@@ -74,7 +74,8 @@ func FuzzParseData(f *testing.F) {
 	f.Add([]byte(`{"driverName":"../x","volumeHandle":"x"}`))
 	f.Add([]byte(`[{}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		o, err := parseData(text)
+		data, err := parseData(text)
+		o := data.owner
 		if err == nil && (checkDriver(o.driver) != nil || o.handle == "" || strings.ContainsAny(o.driver, "/\x00")) {
 			t.Fatalf("%q is parsed as %+v", text, o)
 		}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/seed81659283/nodeagent/internal/atomicfile"
 	"github.com/seed81659283/nodeagent/internal/mount"
 	"github.com/seed81659283/nodeagent/internal/notexist"
@@ -50,30 +52,42 @@ func saveData(dir string, data map[string]string) error {
 // loadData returns the driver and the volume handle from the file vol_data.json in a directory. If the file does not exist,
 // the error wraps fs.ErrNotExist.
 func loadData(dir string) (owner, error) {
+	d, err := loadVolumeData(dir)
+	return d.owner, err
+}
+
+// volumeData has the fields of vol_data.json that identify a volume without its pod.
+type volumeData struct {
+	owner
+	mode storagev1.VolumeLifecycleMode // empty in the file of a staging directory
+}
+
+// loadVolumeData reads the file vol_data.json in a directory. If the file does not exist, the error wraps fs.ErrNotExist.
+func loadVolumeData(dir string) (volumeData, error) {
 	path := filepath.Join(dir, dataFile)
 	text, err := plainfile.Read(path, maxData)
 	if err != nil {
-		return owner{}, err
+		return volumeData{}, err
 	}
-	o, err := parseData(text)
+	d, err := parseData(text)
 	if err != nil {
-		return owner{}, fmt.Errorf("%s: %w", path, err)
+		return volumeData{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return o, nil
+	return d, nil
 }
 
-// parseData returns the driver and the volume handle from the contents of vol_data.json.
-func parseData(text []byte) (owner, error) {
+// parseData returns the fields of the contents of vol_data.json.
+func parseData(text []byte) (volumeData, error) {
 	data := map[string]string{}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&data); err != nil {
-		return owner{}, fmt.Errorf("not the data of a volume: %w", err)
+		return volumeData{}, fmt.Errorf("not the data of a volume: %w", err)
 	}
 	o := owner{data[keyDriver], data[keyHandle]}
 	if !o.isValid() {
-		return owner{}, fmt.Errorf("not the data of a volume: %s %.80q, %s %.80q", keyDriver, o.driver, keyHandle, o.handle)
+		return volumeData{}, fmt.Errorf("not the data of a volume: %s %.80q, %s %.80q", keyDriver, o.driver, keyHandle, o.handle)
 	}
-	return o, nil
+	return volumeData{o, storagev1.VolumeLifecycleMode(data[keyMode])}, nil
 }
 
 // removeMountDir removes a former mount point and its parent with vol_data.json, or returns true if it is still mounted.

@@ -35,6 +35,7 @@ type local struct {
 
 var (
 	_ volume.Stager        = (*local)(nil)
+	_ volume.DeviceFinder  = (*local)(nil)
 	_ volume.Expander      = (*local)(nil)
 	_ volume.UsageProvider = (*local)(nil)
 )
@@ -47,11 +48,16 @@ func (l *local) Device(_ context.Context, vol volume.Volume) (volume.Device, err
 	if wrong := podfield.CheckNoBacksteps(vol.PV.Spec.Local.Path); len(wrong) > 0 || !filepath.IsAbs(vol.PV.Spec.Local.Path) {
 		return volume.Device{}, fmt.Errorf("invalid local.path %.256q of the PV", vol.PV.Spec.Local.Path)
 	}
-	d := volume.Device{Name: vol.PV.Name}
+	return l.FindDevice(vol)
+}
+
+// FindDevice returns a device with the name of the PV, which is vol.SpecName. It reads no file.
+func (l *local) FindDevice(vol volume.Volume) (volume.Device, error) {
+	d := volume.Device{Name: vol.SpecName}
 	if vol.Block {
-		d.MapDir = filepath.Join("kubernetes.io~local-volume", "volumeDevices", vol.PV.Name)
+		d.MapDir = filepath.Join("kubernetes.io~local-volume", "volumeDevices", vol.SpecName)
 	} else {
-		d.Dir = filepath.Join(volume.Local, "mounts", vol.PV.Name)
+		d.Dir = filepath.Join(volume.Local, "mounts", vol.SpecName)
 	}
 	return d, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/mount"
@@ -356,4 +357,23 @@ func countLoopDevices(t *testing.T, path string) (n int) {
 		}
 	}
 	return n
+}
+
+// The name of the directory identifies a local volume and an NFS volume whose PV is unknown.
+func TestFindDeviceOfVolumeWithoutPV(t *testing.T) {
+	n := newNode(t)
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
+	pv.Spec.Local = &corev1.LocalVolumeSource{Path: t.TempDir()}
+	for _, block := range []bool{false, true} {
+		v := volume.Volume{SpecName: "disk", Plugin: volume.Local, Block: block, PV: pv}
+		want, err := n.plugins[volume.Local].(volume.Stager).Device(t.Context(), v)
+		require.NoError(t, err)
+		v.PV = nil
+		found, err := n.plugins[volume.Local].(volume.DeviceFinder).FindDevice(v)
+		require.NoError(t, err)
+		require.Equal(t, want, found)
+	}
+	found, err := n.plugins[volume.NFS].(volume.DeviceFinder).FindDevice(volume.Volume{SpecName: "share", Plugin: volume.NFS})
+	require.NoError(t, err)
+	require.Zero(t, found)
 }

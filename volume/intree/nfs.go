@@ -35,6 +35,7 @@ type nfs struct {
 
 var (
 	_ volume.Plugin        = (*nfs)(nil)
+	_ volume.DeviceFinder  = (*nfs)(nil)
 	_ volume.UsageProvider = (*nfs)(nil)
 )
 
@@ -120,6 +121,9 @@ func (n *nfs) TearDown(ctx context.Context, vol volume.Volume) error {
 	}
 	return notexist.Ignore(os.Remove(vol.Dir))
 }
+
+// FindDevice returns the zero Device: TearDown needs only the directory of the volume.
+func (n *nfs) FindDevice(volume.Volume) (volume.Device, error) { return volume.Device{}, nil }
 
 // Usage returns the usage of the file system of the server.
 func (n *nfs) Usage(ctx context.Context, vol volume.Volume) (volume.Usage, error) {
