@@ -4,73 +4,21 @@
 package apiserver
 
 import (
-	"cmp"
 	"crypto/sha256"
-	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/internal/containers"
+	"github.com/seed81659283/nodeagent/internal/eventobject"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
 
-// Constants of the recorded events.
-const (
-	// eventComponent is the source.component of all events, because tools select events of a node agent by it.
-	eventComponent = "kubelet"
-	// maxEventMessage is the largest message of an event, in bytes. The kubelet has no limit.
-	maxEventMessage = 4096
-	// maxEventName is the largest length of an object name in Kubernetes.
-	maxEventName = 253
-	// reasonFailedValidation is the reason of the event for a pod update that the agent cannot apply. Source:
-	// pkg/kubelet/events/event.go.
-	reasonFailedValidation = "FailedValidation"
-)
-
-// newEvent returns an event with count 1 about the referenced object. node is the name of the reporting node. number makes
-// the name of the event unique.
-func newEvent(about corev1.ObjectReference, node, eventType, reason, message string, now time.Time, number int64) *corev1.Event {
-	timestamp := metav1.Time{Time: now}
-	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: eventName(about.Name, number), Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault)},
-		InvolvedObject: about, Type: eventType, Reason: reason, Message: truncateMessage(message),
-		Source:         corev1.EventSource{Component: eventComponent, Host: node},
-		FirstTimestamp: timestamp, LastTimestamp: timestamp, Count: 1,
-		ReportingController: eventComponent, ReportingInstance: node,
-	}
-}
-
-// eventName returns the name of an event: the name of the object, a dot, and the number in hexadecimal. A long object name
-// is shortened.
-func eventName(object string, number int64) string {
-	suffix := fmt.Sprintf(".%x", number)
-	if maxLen := maxEventName - len(suffix); len(object) > maxLen {
-		object = strings.TrimRight(object[:maxLen], "-.")
-	}
-	return object + suffix
-}
-
-// truncateMessage returns the message as valid UTF-8 of at most maxEventMessage bytes.
-func truncateMessage(message string) string {
-	const more = "..."
-	if message = strings.ToValidUTF8(message, "�"); len(message) <= maxEventMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxEventMessage-len(more)], "") + more
-}
-
-// podReference returns a reference to a pod for its events.
-func podReference(pod cri.PodIdentity) corev1.ObjectReference {
-	// The UID of a static pod is not that of its mirror pod. kubectl describe finds the events by the hash annotation of the
-	// mirror pod.
-	return corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}
-}
+// reasonFailedValidation is the reason of the event for a pod update that the agent cannot apply. Source:
+// pkg/kubelet/events/event.go.
+const reasonFailedValidation = "FailedValidation"
 
 // PodEvent records an event of a pod or of one of its containers. It does not block. Use it as the lifecycle hook Event.
 func (r *Recorder) PodEvent(pod cri.PodIdentity, event podevents.Event) {
@@ -80,7 +28,7 @@ func (r *Recorder) PodEvent(pod cri.PodIdentity, event podevents.Event) {
 // AnnotatedPodEvent records a pod event with annotations, for example those that podevict.Explain returns for an eviction.
 // Otherwise it is like [Recorder.PodEvent]. It does not block.
 func (r *Recorder) AnnotatedPodEvent(pod cri.PodIdentity, event podevents.Event, annotations map[string]string) {
-	r.enqueueEvent(podReference(pod), event.Container, annotations, event.Type, event.Reason, event.Message)
+	r.enqueueEvent(eventobject.PodReference(pod), event.Container, annotations, event.Type, event.Reason, event.Message)
 }
 
 // setFieldPath sets the pod's resource version and the container's path, such as spec.initContainers{NAME}, in an event.
@@ -129,7 +77,7 @@ func (r *Recorder) PodRefused(err *lifecycle.RefusedError) {
 	again := r.refusals.recordIfNew(err.Pod.UID, err.Error(), time.Now())
 	r.mu.Unlock()
 	if again {
-		r.enqueueEvent(podReference(err.Pod), "", nil, corev1.EventTypeWarning, reasonFailedValidation, err.Error())
+		r.enqueueEvent(eventobject.PodReference(err.Pod), "", nil, corev1.EventTypeWarning, reasonFailedValidation, err.Error())
 	}
 }
 

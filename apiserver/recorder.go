@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/internal/correlator"
+	"github.com/seed81659283/nodeagent/internal/eventobject"
 	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/runonce"
 	"github.com/seed81659283/nodeagent/internal/sleep"
@@ -110,7 +111,7 @@ func (r *Recorder) enqueueEvent(about corev1.ObjectReference, container string, 
 	r.stats.Recorded++
 	now := time.Now()
 	r.lastNumber = max(now.UnixNano(), r.lastNumber+1)
-	e := newEvent(about, r.node, eventType, reason, message, now, r.lastNumber)
+	e := eventobject.New(about, r.node, eventType, reason, message, now, r.lastNumber)
 	e.Annotations = maps.Clone(annotations)
 	full := len(r.queue) >= maxQueuedEvents
 	if !full {
@@ -135,7 +136,7 @@ func (r *Recorder) Stats() RecorderStats {
 }
 
 // Run sends the queued events one by one until ctx ends, and then returns nil; queued events are lost. While the API server is
-// unreachable, it tries each event 12 times, 10 s apart. A second call returns an error.
+// unreachable, it tries each event 12 times, 10 s apart. Before the first client certificate it waits without a limit. A second call returns an error.
 func (r *Recorder) Run(ctx context.Context) error {
 	if err := r.guard.Begin(); err != nil {
 		return fmt.Errorf("apiserver.Recorder: %w", err)
@@ -185,6 +186,9 @@ func (r *Recorder) processEvent(ctx context.Context, next queuedEvent) {
 		case err == nil:
 			r.updateStats(func(s *RecorderStats) { s.Sent++ })
 			return
+		case errors.Is(err, kubeapi.ErrNoCredentials) && ctx.Err() == nil:
+			try-- // an approval may take longer than all tries
+			continue
 		case !isUnreachable(err), try == maxEventTries, ctx.Err() != nil:
 			r.dropEvent(result.Event, err)
 			return

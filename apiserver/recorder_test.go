@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver"
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 )
@@ -156,6 +158,44 @@ func TestEventsAreRetriedWhileAPIServerIsUnavailable(t *testing.T) {
 		assert.Error(t, why)
 		require.Len(t, events(server), 1)
 		assert.Equal(t, "Late", events(server)[0].Reason)
+	})
+}
+
+// roundTripperFunc is an http.RoundTripper of a function.
+type roundTripperFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Before the bootstrap requests wait for a certificate, and time out. An approval may take an hour: no event is lost meanwhile.
+func TestEventsWaitForClientCertificate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apiservertest.NewServer(apiservertest.Options{})
+		defer server.Close()
+		issued := time.Now().Add(time.Hour)
+		requests := 0
+		config := server.Config()
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+				if requests++; time.Now().Before(issued) {
+					<-r.Context().Done()
+					return nil, fmt.Errorf("%w: %w", kubeapi.ErrNoCredentials, r.Context().Err())
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		source, err := apiserver.New(config, apiserver.Options{NodeName: "n1"})
+		require.NoError(t, err)
+		recorder := source.Recorder(apiserver.RecorderOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		recorder.NodeEvent(corev1.EventTypeNormal, "Starting", "Starting kubelet.")
+		wg.Go(func() { assert.NoError(t, recorder.Run(ctx)) })
+		time.Sleep(time.Hour + time.Minute)
+		require.Len(t, events(server), 1)
+		assert.Equal(t, "Starting", events(server)[0].Reason)
+		assert.Less(t, requests, 400, "each request waits for 10 s")
 	})
 }
 

@@ -99,6 +99,12 @@ func (s State) Reclaimed(reclaim Reclaim, freed int64, now time.Time) State {
 	return s
 }
 
+// IsCalm reports whether no threshold is met at the time now, no condition is true, and no eviction or reclaim is recorded. Every later
+// decision is then the same, as long as the signals do not change.
+func (s State) IsCalm(p *Policy, now time.Time) bool {
+	return len(s.met) == 0 && len(s.victims) == 0 && len(s.Conditions(p, now)) == 0 && s.reclaims == [numReclaims]reclaimState{}
+}
+
 // Evicted returns the state after the pod with this UID has terminated.
 func (s State) Evicted(uid string) State {
 	s.victims = slices.DeleteFunc(slices.Clone(s.victims), func(v victim) bool { return v.uid == uid })

@@ -135,9 +135,13 @@ var errAdmitHangs = errors.New("admit pod: Options.Admit does not return althoug
 func (w *worker) rejectPod(rejection *podstatus.Rejection) {
 	w.reporter.UpdateRecord(w.record, func(now *poddir.Record) { now.Rejection = rejection })
 	if w.rejection == nil { // else Set has returned it already
-		w.reporter.Log("pod is rejected", "reason", rejection.StatusReason(), "message", rejection.Message)
+		details := []any{"reason", rejection.StatusReason(), "message", rejection.Message}
+		if rejection.Explanation != "" {
+			details = append(details, "explanation", rejection.Explanation)
+		}
+		w.reporter.Log("pod is rejected", details...)
 	}
-	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.Message)
+	w.reporter.RecordWarning(rejection.StatusReason(), executor.Subject{}, "%s", rejection.EventMessage())
 }
 
 // activePodsExcept returns the pods, with their allocated resources, that count against the node's capacity, except that of

@@ -15,7 +15,8 @@ import (
 )
 
 // Devices gives containers the devices of the extended resources that they limit, such as example.com/gpu. If it implements
-// [Notifier], it reports the pods whose devices have changed their health, and those that need not wait any longer.
+// [Notifier], it reports the pods whose devices have changed their health, and those that need not wait any longer. See also
+// [DeviceFailures] and [StartPreparer].
 //
 // Calls of Reserve, Container and Release for one pod are sequential; calls for different pods are concurrent. Each call has two
 // minutes, and must return when ctx ends; one that does not delays its pod. Source: Manager in pkg/kubelet/cm/devicemanager/types.go.
@@ -45,6 +46,13 @@ type DeviceFailures interface {
 	// known. An instance of the container that started before is stopped, and started again unless its restart policy is Never.
 	// FailedAt is called as often as Health, and must not block. A [Notifier] reports the pod after each change.
 	FailedAt(uid, container string) time.Time
+}
+
+// StartPreparer is an optional interface of [Devices], for resources of a container that may change while the runtime creates it.
+type StartPreparer interface {
+	// PrepareStart is called for a created container with this ID before each call of StartContainer, within two minutes. Since the
+	// call of Container, other pods may have reserved or released devices. An error fails this start.
+	PrepareStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error
 }
 
 // rejectReservation fails a pod that Options.Devices has rejected. After a recent temporary eviction the pod does not fail, but

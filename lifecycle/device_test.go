@@ -137,7 +137,7 @@ func TestDeviceRejectionFailsPod(t *testing.T) {
 		const cause = "Allocate failed due to requested number of devices unavailable for example.com/gpu. Requested: 1, Available: 0, which is unexpected"
 		devices := &fakeDevices{fault: func(_ context.Context, c deviceCall) error {
 			if c.op == "Reserve" && c.uid == "uid-a" {
-				return &podstatus.Rejection{Message: cause}
+				return &podstatus.Rejection{Message: cause, Explanation: "its NUMA node has none"}
 			}
 			return nil
 		}}
@@ -149,6 +149,7 @@ func TestDeviceRejectionFailsPod(t *testing.T) {
 			Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "Pod was rejected: " + cause, QOSClass: corev1.PodQOSBestEffort,
 		}, n.status("a"))
 		require.Equal(t, 1, strings.Count(strings.Join(n.events, " "), "UnexpectedAdmissionError!"))
+		require.Equal(t, cause+". its NUMA node has none", n.podEvents[slices.Index(n.events, "UnexpectedAdmissionError!")].Message)
 		require.Equal(t, []string{"Reserve", "Release"}, devices.callsOf("uid-a"))
 		active, _ := n.reconciler.Active()
 		require.Len(t, active, 1)

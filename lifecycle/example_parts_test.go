@@ -172,6 +172,23 @@ func ExampleDeviceFailures() {
 	// Output: true 2026-11-28 12:00:00 +0000 UTC
 }
 
+// PrepareStart binds the FPGA to a container that the runtime has created.
+func (f *fpgas) PrepareStart(_ context.Context, pod *corev1.Pod, container *corev1.Container, id string) error {
+	fmt.Printf("bind the FPGA of %s/%s to container %s\n", pod.Name, container.Name, id)
+	return nil
+}
+
+// An implementation of Devices that also has the method PrepareStart knows the ID of each container before it starts.
+func ExampleStartPreparer() {
+	var devices lifecycle.Devices = &fpgas{}
+	preparer, ok := devices.(lifecycle.StartPreparer)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "codec"}}
+	fmt.Println(ok, preparer.PrepareStart(context.Background(), pod, &corev1.Container{Name: "main"}, "4f1d"))
+	// Output:
+	// bind the FPGA of codec/main to container 4f1d
+	// true <nil>
+}
+
 // quietObserver is an observer without a Notify method.
 type quietObserver struct{ lifecycle.Observer }
 

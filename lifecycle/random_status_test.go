@@ -46,7 +46,9 @@ func (w *checker) checkFields(pod *corev1.Pod, st *corev1.PodStatus) (backward [
 	}))
 	ended := r.relisted && r.agentStarted && terminal(r.phase) // the phase is from the previous agent
 	if qos.IsStatic(pod) && r.status != nil && (!terminal(st.Phase) && (podstatus.IsRejected(r.status) || anew) || ended) {
-		r.reset() // a restarted agent admits a rejected static pod again, and has no record of a removed pod
+		expected := r.terminationExpected && terminal(st.Phase) // the record of the previous agent may still have the eviction
+		r.reset()                                               // a restarted agent admits a rejected static pod again, and has no record of a removed pod
+		r.terminationExpected = expected
 	}
 	r.agentStarted = false
 	assert.True(w.t, !terminal(r.phase) || st.Phase == r.phase, "pod %s leaves terminal phase %s for %s", pod.UID, r.phase, st.Phase)

@@ -11,6 +11,8 @@ import (
 	"net/http/pprof"
 	"strconv"
 	"strings"
+
+	"github.com/seed81659283/nodeagent/internal/verbosity"
 )
 
 // serveProfile responds with the profiles of [net/http/pprof], at the paths below /debug/pprof/.
@@ -56,19 +58,13 @@ func (s *Server) serveLevel(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusOK, "successfully set klog.logging.verbosity to "+string(body))
 }
 
-// parseVerbosity converts a klog verbosity to a slog level: 0 to 2 is Info, 3 and 4 is Debug, and each further step is one
-// lower.
-func parseVerbosity(verbosity string) (slog.Level, error) {
-	v, err := strconv.ParseUint(verbosity, 10, 32)
-	switch {
-	case err != nil:
+// parseVerbosity returns the log level for the text of a verbosity of klog.
+func parseVerbosity(text string) (slog.Level, error) {
+	v, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
 		return 0, err
-	case v < 3:
-		return slog.LevelInfo, nil
-	case v < 5:
-		return slog.LevelDebug, nil
 	}
-	return slog.LevelDebug - slog.Level(min(v-4, 100)), nil
+	return verbosity.Level(v), nil
 }
 
 // serveSettings responds with the configuration of the agent in JSON. Source: package configz of k8s.io/component-base.

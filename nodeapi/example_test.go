@@ -27,8 +27,12 @@ func Example() {
 		server.Handler().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
 		fmt.Println(path, w.Code)
 	}
+	w := httptest.NewRecorder()
+	server.Healthz().ServeHTTP(w, httptest.NewRequest("GET", "/pods", nil)) // for the port without authentication
+	fmt.Println("healthz port:", w.Code)
 	// Output:
 	// /healthz 200
 	// /pods 200
 	// /exec/default/web/nginx 404
+	// healthz port: 404
 }

@@ -4,31 +4,49 @@
 package nodeapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
-	"net/http"
 	"time"
+
+	"github.com/seed81659283/nodeagent/internal/sleep"
 )
 
-// listenRetry is the time between two attempts of ListenAndRun to listen, as in the kubelet.
-const listenRetry = 5 * time.Second
+// healthzRetry is the time between two attempts of RunHealthz to serve, as in the kubelet.
+const healthzRetry = 5 * time.Second
 
-// ListenAndRun serves handler without TLS on a TCP address such as "127.0.0.1:10248" until ctx ends: see [Server.Run]. While it cannot listen, for
-// example because another program has the port, it logs the error and retries every 5 s.
-func (s *Server) ListenAndRun(ctx context.Context, address string, handler http.Handler) error {
-	for {
-		listeners, err := ListenAll(ctx, address)
+// RunHealthz serves the page /healthz without TLS on a TCP address such as "127.0.0.1:10248" until ctx ends: see [Server.Healthz]. After each failure,
+// for example because another program has the port, it logs the error and retries after 5 s. A nil logger discards. Source: cmd/kubelet/app/server.go.
+func RunHealthz(ctx context.Context, address string, logger *slog.Logger) error {
+	return runHealthz(ctx, func() (net.Listener, error) {
+		return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	}, healthzRetry, cmp.Or(logger, slog.New(slog.DiscardHandler)))
+}
+
+// runHealthz serves the page /healthz on the listeners that listen returns: on the next one when retry has passed after a failure.
+func runHealthz(ctx context.Context, listen func() (net.Listener, error), retry time.Duration, logger *slog.Logger) error {
+	for ctx.Err() == nil {
+		l, err := listen()
 		if err == nil {
-			return s.Run(ctx, Endpoint{Listener: listeners[0], Handler: handler})
+			err = serveHealthz(ctx, l, logger)
 		}
-		s.o.Logger.Error("listen", "address", address, "retryIn", listenRetry, "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(listenRetry):
+		if err != nil && ctx.Err() == nil {
+			logger.Error("serve healthz", "retryIn", retry, "error", err)
+			_ = sleep.For(ctx, retry)
 		}
 	}
+	return nil
+}
+
+// serveHealthz serves the page /healthz on l, which it closes, until ctx ends or the listener fails.
+func serveHealthz(ctx context.Context, l net.Listener, logger *slog.Logger) error {
+	s, err := New(Options{Insecure: true, Logger: logger}) // a Server runs once
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return s.Run(ctx, Endpoint{Listener: l, Handler: s.Healthz()})
 }
 
 // ListenAll listens on TCP addresses such as "127.0.0.1:10248". It returns one listener per address, in the same order, for

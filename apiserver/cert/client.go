@@ -229,8 +229,8 @@ func isOtherNode(commonName, node string) bool {
 // call of Run returns an error.
 func (c *Client) Run(ctx context.Context) error { return c.rotation.runLoop(ctx) }
 
-// Config returns a REST config whose clients present the current certificate, if there is a valid one. After a rotation,
-// requests use new connections; requests in flight may complete, and watches are closed after 15 s. Each client has its own
+// Config returns a REST config whose clients present the current certificate. Without a valid one, as before the bootstrap, requests wait for it until
+// their contexts end, and then return an error that wraps kubeapi.ErrNoCredentials. After a rotation, requests use new connections; requests in flight may complete, and watches are closed after 15 s. Each client has its own
 // connections.
 func (c *Client) Config() *rest.Config { return rest.CopyConfig(c.config) }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/apiservertest"
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/internal/certtest"
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
 )
 
@@ -171,8 +172,15 @@ func TestBootstrapAndRotate(t *testing.T) {
 		require.FileExists(t, s.path("kubelet.conf"), "kubeconfig is written before the first certificate")
 		api := s.httpClient(client.Config())
 		defer api.CloseIdleConnections()
-		require.ErrorContains(t, get(s.Context(), api), "status 401")
+		short, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, get(short, api), kubeapi.ErrNoCredentials)
+		require.Empty(t, s.Calls(), "no anonymous request is sent")
+		early := make(chan error, 1)
+		go func() { early <- get(s.Context(), api) }() // waits for the certificate
+		synctest.Wait()
 		defer s.startRunner(client)()
+		require.NoError(t, <-early)
 
 		synctest.Wait()
 		time.Sleep(time.Second)
@@ -273,6 +281,8 @@ func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 		remove()
 		time.Sleep(2 * time.Minute)
 		require.Nil(t, client.Current())
+		late := make(chan error, 1)
+		go func() { late <- get(s.Context(), s.httpClient(client.Config())) }() // waits, as before the first certificate
 		failed := s.reportedErrors()
 		assert.Contains(t, failed[len(failed)-1], "create certificatesigningrequests: Unauthorized")
 
@@ -287,6 +297,7 @@ func TestClientRecoversFromExpiryWhileRunning(t *testing.T) {
 		s.writeFile("bootstrap.conf", s.TokenKubeconfig("fedcba.9876543210fedcba"))
 		time.Sleep(40 * time.Second)
 		require.NotNil(t, client.Current())
+		require.NoError(t, <-late)
 		require.NoError(t, get(s.Context(), s.httpClient(client.Config())))
 	})
 }

@@ -6,12 +6,15 @@ package cert
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/seed81659283/nodeagent/internal/kubeapi"
 )
 
 // replacedGrace is how long requests may continue after the certificate of their connection was replaced. Then the connection is
@@ -25,8 +28,30 @@ type certificateFunc func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 type transports struct {
 	certificate certificateFunc
 
-	mu  sync.Mutex // guards all
-	all []*transport
+	mu      sync.Mutex // guards the fields below
+	all     []*transport
+	rotated chan struct{} // closed by the next rotateAll; nil: no request waits for it
+}
+
+// awaitCertificate waits until there is a valid client certificate: an anonymous request would be refused, and its event lost. If ctx ends first, the
+// error wraps [kubeapi.ErrNoCredentials].
+func (t *transports) awaitCertificate(ctx context.Context) error {
+	for {
+		t.mu.Lock() // before the certificate is read: the channel of a rotation after it is still open
+		if t.rotated == nil {
+			t.rotated = make(chan struct{})
+		}
+		rotated := t.rotated
+		t.mu.Unlock()
+		if pair, err := t.certificate(nil); err != nil || len(pair.Certificate) > 0 {
+			return err
+		}
+		select {
+		case <-rotated:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", kubeapi.ErrNoCredentials, ctx.Err())
+		}
+	}
 }
 
 // wrapTransport is the WrapTransport function of a rest.Config. It gives each client its own connections, which are replaced
@@ -36,7 +61,7 @@ func (t *transports) wrapTransport(next http.RoundTripper) http.RoundTripper {
 	if !ok {
 		return next
 	}
-	wrapped := &transport{base: base, certificate: t.certificate}
+	wrapped := &transport{base: base, certificate: t.certificate, await: t.awaitCertificate}
 	wrapped.current = wrapped.newGeneration()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,6 +88,12 @@ func unwrapTransport(next http.RoundTripper) (base *http.Transport, found bool) 
 // grace period.
 func (t *transports) rotateAll(now time.Time) {
 	t.forEach(func(one *transport) { one.startGeneration(now) })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.rotated != nil {
+		close(t.rotated)
+		t.rotated = nil
+	}
 }
 
 // closeExpired closes connections of replaced certificates whose grace period has passed. It returns when the next one ends;
@@ -88,6 +119,7 @@ func (t *transports) forEach(f func(*transport)) {
 type transport struct {
 	base        *http.Transport
 	certificate certificateFunc
+	await       func(context.Context) error // waits until certificate returns one
 
 	mu      sync.Mutex // guards the fields below
 	current *generation
@@ -130,8 +162,14 @@ func (t *transport) newGeneration() *generation {
 	return g
 }
 
-// RoundTrip sends a request on a connection with the current certificate.
+// RoundTrip sends a request on a connection with the current certificate. It waits for the first certificate as long as the context of the request.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := t.await(r.Context()); err != nil {
+		if r.Body != nil {
+			_ = r.Body.Close() // as each RoundTripper must
+		}
+		return nil, err
+	}
 	t.mu.Lock()
 	g := t.current
 	t.mu.Unlock()

@@ -17,6 +17,9 @@ import (
 // ErrTooLarge reports a response that exceeds its size limit, or a list with too many objects.
 var ErrTooLarge = errors.New("the answer is too large")
 
+// ErrNoCredentials reports a request that was not sent, because the client has no valid certificate yet.
+var ErrNoCredentials = errors.New("the client has no certificate yet")
+
 // isTooLarge reports whether err wraps [ErrTooLarge].
 func isTooLarge(err error) bool { return errors.Is(err, ErrTooLarge) }
 

@@ -85,6 +85,22 @@ func Chain[A ~func(ctx context.Context, pod *corev1.Pod, others []*corev1.Pod) e
 	}
 }
 
+// ChainResize returns a function for lifecycle.Options.AdmitResize that calls the functions in checks one after the other, and returns the first error.
+// Nil functions are skipped.
+func ChainResize(checks ...func(pod *corev1.Pod) error) func(pod *corev1.Pod) error {
+	return func(pod *corev1.Pod) error {
+		for _, check := range checks {
+			if check == nil {
+				continue
+			}
+			if err := check(pod); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // Check returns why the pod cannot run on the node together with the other pods, in the kubelet's order, or nil if it can. A
 // failure that the removal of other pods cannot resolve, such as a wrong operating system, is returned alone.
 func Check(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) []Failure {

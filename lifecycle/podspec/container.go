@@ -72,6 +72,7 @@ func containerConfig(
 	if config.Resources, err = Resources(pod, container, opts); err != nil {
 		return cri.ContainerConfig{}, err
 	}
+	config.Resources.CpusetCPUs, config.Resources.CpusetMems = launch.CPUs, launch.MemoryNodes
 	setIDMappings(config.Mounts, config.Security.Namespaces.User)
 	return config, nil
 }

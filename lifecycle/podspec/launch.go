@@ -38,6 +38,9 @@ type Launch struct {
 	Mounts     []cri.Mount  // additional mounts, for example of devices
 	Devices    []cri.Device // devices of the container
 	CDIDevices []string     // names of CDI devices of the container
+
+	CPUs        string // cpuset.cpus, for example "0-3,7"; empty: the CPUs of the parent cgroup
+	MemoryNodes string // cpuset.mems, NUMA nodes for example "0,2"; empty: those of the parent cgroup
 }
 
 // envSources returns the data for the environment of a container: config maps and secrets, volumes, variables of the node,

@@ -199,6 +199,12 @@ func TestRuntimeClass(t *testing.T) {
 	assert.EqualError(t, err, `spec.runtimeClassName: Not found: "kata"`)
 }
 
+// The cpuset of a container is that of its launch, not of its pod.
+func TestContainerHasCPUsAndMemoryNodes(t *testing.T) {
+	got := container(t, podtest.Pod(t), podspec.Launch{CPUs: "0-3,7", MemoryNodes: "0,2"}, podspec.Options{}).Resources
+	assert.Equal(t, &cri.Resources{CPUPeriod: 100000, CPUShares: 2, CpusetCPUs: "0-3,7", CpusetMems: "0,2"}, got)
+}
+
 func TestResources(t *testing.T) {
 	const mib = 1 << 20
 	for name, c := range map[string]struct {

@@ -44,6 +44,16 @@ func (e *Eviction) IsTemporary(pod *corev1.Pod) bool {
 type Rejection struct {
 	Reason  string `json:"reason"` // such as "OutOfcpu"; empty: [ReasonUnexpectedAdmissionError]
 	Message string `json:"message,omitempty"`
+	// Explanation has more than the kubelet's message, for example which NUMA node lacks CPUs. It is part of the event and the log, and not of the status.
+	Explanation string `json:"-"`
+}
+
+// EventMessage returns the message and the explanation.
+func (r *Rejection) EventMessage() string {
+	if r.Explanation == "" {
+		return r.Message
+	}
+	return r.Message + ". " + r.Explanation
 }
 
 // ReasonUnexpectedAdmissionError is the reason of a rejection whose field Reason is empty. Source:

@@ -101,3 +101,17 @@ func ExamplePhase() {
 	// Running
 	// Failed
 }
+
+// A rejection has the kubelet's message in the status of the pod, and in its event also an explanation.
+func ExampleRejection_EventMessage() {
+	rejection := &podstatus.Rejection{
+		Reason: "TopologyAffinityError", Message: "Resources cannot be allocated with Topology locality",
+		Explanation: "container main needs 2 CPUs: node 0: 1 of 4 free (1 reserved, 2 exclusive)",
+	}
+	fmt.Println(rejection.EventMessage())
+	status := rejection.Status(&corev1.Pod{})
+	fmt.Println(status.Message)
+	// Output:
+	// Resources cannot be allocated with Topology locality. container main needs 2 CPUs: node 0: 1 of 4 free (1 reserved, 2 exclusive)
+	// Pod was rejected: Resources cannot be allocated with Topology locality
+}

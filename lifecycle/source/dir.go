@@ -40,7 +40,10 @@ type DirOptions struct {
 	AllowTokens  bool          // pods may use service account tokens; see Origin
 	Period       time.Duration // time between scans if the kernel reports no change; zero: DefaultPeriod
 	StableFor    time.Duration // time for which a file must be unchanged before it is read; zero: DefaultStableFor
-	Logger       *slog.Logger  // nil: no logs
+	// MissingIsEmpty means that a path that does not exist has no pods, as in the kubelet. False: its pods are unknown until it was read once, so that
+	// the pods of an earlier manifest keep running.
+	MissingIsEmpty bool
+	Logger         *slog.Logger // nil: no logs
 }
 
 // Dir reads static pods from the files of a directory, or from one file. It ignores hidden files, subdirectories and special
@@ -127,7 +130,7 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	if err != nil {
 		u := mergeManifests(File, d.files, d.sortedPaths())
 		u.Errs = append([]*Error{{File: d.path, Err: err}}, u.Errs...)
-		u.Incomplete = u.Incomplete || !d.listed
+		u.Incomplete = u.Incomplete || !d.listed && !(d.opts.MissingIsEmpty && errors.Is(err, fs.ErrNotExist))
 		d.hasPending, d.lastUpdate = false, u
 		return u
 	}

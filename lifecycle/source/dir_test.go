@@ -291,6 +291,33 @@ func TestMissingDirectoryKeepsPodsAndEmptyDirectoryRemovesThem(t *testing.T) {
 	assert.False(t, u.Incomplete)
 }
 
+// A path that never existed has no pods, as in the kubelet. Other errors, and pods that were read before, are kept apart from that.
+func TestMissingPathIsEmptyWithMissingIsEmpty(t *testing.T) {
+	s := newScanner(t)
+	file := filepath.Join(s.path, "file")
+	for path, incomplete := range map[string]bool{filepath.Join(s.path, "never"): false, filepath.Join(file, "below"): true} {
+		s.write("file", manifest("a", "i"))
+		s.dir = source.NewDir(path, source.DirOptions{MissingIsEmpty: true})
+		u := s.scan()
+		assert.Empty(t, u.Pods)
+		assert.Len(t, u.Errs, 1, path)
+		assert.Equal(t, incomplete, u.Incomplete, path)
+	}
+	never := filepath.Join(s.path, "never")
+	s.dir = source.NewDir(never, source.DirOptions{MissingIsEmpty: true})
+	s.scan()
+	require.NoError(t, os.Mkdir(never, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(never, "a.yaml"), []byte(manifest("a", "i")), 0o600))
+	assert.Equal(t, "a=i", images(s.scanUntilStable()), "a path that is created later is read")
+	require.NoError(t, os.RemoveAll(never))
+	assert.Equal(t, "a=i", images(s.scanUntilStable()), "pods are kept while the path is missing again")
+
+	sets := []lifecycle.PodSet{{Source: source.File}, {Source: source.URL, Pods: []*corev1.Pod{{}}}}
+	assert.False(t, source.HasPods(sets, source.File))
+	assert.True(t, source.HasPods(sets, source.URL))
+	assert.False(t, source.HasPods(nil, source.URL))
+}
+
 func TestFileWithTimeInTheFuture(t *testing.T) {
 	s := newScanner(t)
 	s.write("a.yaml", manifest("a", "i"))

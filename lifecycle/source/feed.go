@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,4 +101,9 @@ func (f *Feed) setStored(ctx context.Context, wg *sync.WaitGroup) {
 			f.Logger.Error("setting the stored pods takes too long; the sources start", "after", storedTimeout)
 		}
 	}
+}
+
+// HasPods reports whether one of the sets is that of the named source and has pods, such as the stored sets before a restart.
+func HasPods(sets []lifecycle.PodSet, name string) bool {
+	return slices.ContainsFunc(sets, func(set lifecycle.PodSet) bool { return set.Source == name && len(set.Pods) > 0 })
 }

@@ -49,11 +49,11 @@ func (m *Metrics) buildDevices(g *group) {
 	d := &m.devices
 	d.group, d.names = g, map[string]bool{}
 	d.allocate = g.addHistogram("kubelet_device_plugin_alloc_duration_seconds", "Durations of Allocate calls of device plugins.", prometheus.DefBuckets, "resource_name")
-	d.requests = g.addCounter("kubelet_topology_manager_admission_requests_total", "Reservations of devices for pods.")
-	d.errors = g.addCounter("kubelet_topology_manager_admission_errors_total", "Pods that were refused because they could not have their devices.")
+	d.requests = g.addCounter("kubelet_topology_manager_admission_requests_total", "Reservations of devices and CPUs for pods.")
+	d.errors = g.addCounter("kubelet_topology_manager_admission_errors_total", "Pods that a topology policy has refused, or whose devices or CPUs could not be reserved under it.")
 	d.took = g.addHistogram("kubelet_topology_manager_admission_duration_ms", "Durations of reservations, in milliseconds.", prometheus.ExponentialBuckets(.05, 2, 15))
-	d.aligned = g.addCounter("kubelet_container_aligned_compute_resources_count", "Containers or pods whose devices are on one NUMA node.", "scope", "boundary")
-	d.notAligned = g.addCounter("kubelet_container_aligned_compute_resources_failure_count", "Pods that were refused because their devices are not on one NUMA node.", "scope", "boundary")
+	d.aligned = g.addCounter("kubelet_container_aligned_compute_resources_count", "Containers or pods whose resources are within the boundary.", "scope", "boundary")
+	d.notAligned = g.addCounter("kubelet_container_aligned_compute_resources_failure_count", "Containers or pods that were refused because their resources are not within the boundary.", "scope", "boundary")
 }
 
 func (m *Metrics) buildDevicePlugins(g *group) {
@@ -72,8 +72,8 @@ func (m *Metrics) buildPodResources(g *group) {
 	m.devices.podResources = p
 }
 
-// Devices returns hooks for package device, which record metrics and then call the additional hooks. Pods without devices are not counted; the kubelet's topology
-// manager counts all pods.
+// Devices returns hooks for package device, which record metrics and then call the additional hooks. All pods that device/placement reserves are counted, and
+// without that package only pods with devices.
 func (m *Metrics) Devices(additional ...device.Hooks) device.Hooks {
 	d := &m.devices
 	d.group.enabled.Store(true)
@@ -104,19 +104,19 @@ func (d *deviceMetrics) recordReservation(r device.Reservation) {
 	d.requests.inc()
 	d.took.observeValue(float64(r.Took) / float64(time.Millisecond))
 	refusal, refused := errors.AsType[*device.Refusal](r.Err)
-	if refused {
+	if refused && r.Policy != device.None { // as the kubelet, whose policy none admits
 		d.errors.inc()
 	}
-	scope := "container"
+	scope := scopeContainer
 	if r.PodScope {
-		scope = "pod"
+		scope = scopePod
 	}
 	switch {
 	case r.Policy != device.SingleNUMANode: // no other policy guarantees one node
 	case r.Err == nil:
-		d.aligned.add(float64(r.Aligned), scope, "numa_node")
+		d.aligned.add(float64(r.Aligned), scope, boundaryNode)
 	case refused && refusal.Reason == device.ReasonTopologyAffinityError:
-		d.notAligned.inc(scope, "numa_node")
+		d.notAligned.inc(scope, boundaryNode)
 	}
 }
 

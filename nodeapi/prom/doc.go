@@ -18,7 +18,8 @@
 // appear on the page once its method was called.
 //
 // Packages that use gRPC or client-go are not imported. For these, a method returns functions: [Metrics.Runtime], [Metrics.CSI],
-// [Metrics.StatusSent], [Metrics.Node], [Metrics.Shutdown], [Metrics.ServingCertificate], [Metrics.Server], [Metrics.PodsAPI].
+// [Metrics.StatusSent], [Metrics.Node], [Metrics.Shutdown], [Metrics.ServingCertificate], [Metrics.Server], [Metrics.PodsAPI],
+// [Metrics.CPUs], [Metrics.Memory].
 //
 // Metrics that the kubelet does not have are named nodeagent_*. Labels have a bounded number of values, or their series are
 // removed with their pod. [Options.Without] and [Options.WithoutLabels] drop metrics and labels.
@@ -37,7 +38,7 @@
 // - Nothing is registered globally.
 // - A state without containers has no series in kubelet_running_containers; the kubelet keeps the last value.
 // - Histograms have no native buckets.
-// - Metrics of missing features, such as the topology manager, are absent.
+// - Metrics of missing features, such as dynamic resource allocation, are absent.
 //
 // DIFFERENCES.md has all differences, and testdata/verdicts.txt compares each metric of the kubelet's page with ours. Test kit:
 // package promtest.

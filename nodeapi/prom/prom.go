@@ -57,6 +57,7 @@ type Metrics struct {
 	server    serverMetrics
 	podsAPI   podsAPIMetrics
 	devices   deviceMetrics
+	managers  managerMetrics
 }
 
 // New registers the metrics of all packages with registry. A package's metrics appear after the call of the method for its
@@ -102,6 +103,7 @@ func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	add(registry, "server", m.buildServer)
 	add(registry, "pods API", m.buildPodsAPI)
 	add(registry, "devices", m.buildDevices)
+	add(registry, "managers", m.buildManagers)
 	add(registry, "device plugins", m.buildDevicePlugins)
 	add(registry, "podresources API", m.buildPodResources)
 	for i, g := range groups {

@@ -44,6 +44,12 @@ func (h *Handle) Node() *corev1.Node {
 // Allocatable returns the allocatable resources of [Handle.Node].
 func (h *Handle) Allocatable() corev1.ResourceList { return h.Node().Status.Allocatable }
 
+// HasCapacity reports whether the capacity of the Node contains the resource of this name.
+func (h *Handle) HasCapacity(resource string) bool {
+	_, found := h.Node().Status.Capacity[corev1.ResourceName(resource)]
+	return found
+}
+
 // Changed makes the Reporter compute and report the node status soon; see [Reporter.Changed]. Before Set is called, it does
 // nothing.
 func (h *Handle) Changed() {

@@ -110,6 +110,25 @@ func (d *Devices) addToLaunch(ctx context.Context, pod *corev1.Pod, container *c
 	return nil
 }
 
+// startPreparer is lifecycle.StartPreparer.
+type startPreparer interface {
+	PrepareStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error
+}
+
+// prepareStart calls PrepareStart of PodDevices, if it has the method, for a created container with this ID.
+func (d *Devices) prepareStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error {
+	preparer, ok := d.node.Devices.(startPreparer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, deviceTimeout)
+	defer cancel()
+	if err := preparer.PrepareStart(ctx, pod, container, id); err != nil {
+		return fmt.Errorf("prepare the devices of a start: %w", err)
+	}
+	return nil
+}
+
 // release releases the devices of the pod. No container of the pod may run.
 func (d *Devices) release(ctx context.Context) error {
 	if d.node.Devices == nil {

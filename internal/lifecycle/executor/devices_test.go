@@ -217,3 +217,32 @@ func TestHungDeviceCallsTimeOut(t *testing.T) {
 		s.requireWaiting("main: CreateContainerConfigError: context deadline exceeded")
 	})
 }
+
+// preparingDevices also implements lifecycle.StartPreparer.
+type preparingDevices struct{ *sceneDevices }
+
+func (d preparingDevices) PrepareStart(ctx context.Context, _ *corev1.Pod, c *corev1.Container, id string) error {
+	return d.call(ctx, "PrepareStart "+c.Name+" "+id)
+}
+
+// PrepareStart is called between creation and start, and again for a container that was created before. Its error fails the start of this container.
+func TestPrepareStartBeforeEachStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := withDevices(t, podtest.Pod("a"))
+		s.node.Devices = preparingDevices{d}
+		s.createExecutor()
+		s.broken["PrepareStart main uid-a-main-0"] = errors.New("the cgroup is busy")
+		err := s.execute(t.Context(), s.startActions("main"))
+		require.ErrorContains(t, err, "prepare the devices of a start: the cgroup is busy")
+		failed, ok := errors.AsType[*podstatus.StartError](err)
+		require.True(t, ok)
+		require.Equal(t, podstatus.ReasonRunError, failed.Reason)
+		s.requireCalls("0s Reserve", "0s Prepare volumes", "0s Ensure", "0s RunPodSandbox uid-a",
+			"0s Container volumes", "0s Container main", "0s CreateContainer main", "0s PrepareStart main uid-a-main-0", "0s Limit")
+		s.broken = map[string]error{}
+		actions := s.startActions("main")
+		actions.Sandbox, actions.SandboxID, actions.Start[0].CreatedID = nil, "uid-a-0", "uid-a-main-0"
+		require.NoError(t, s.execute(t.Context(), actions))
+		s.requireCalls("0s Reserve", "0s Prepare volumes", "0s Ensure", "0s PrepareStart main uid-a-main-0", "0s StartContainer uid-a-main-0", "0s Limit")
+	})
+}

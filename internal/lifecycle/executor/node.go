@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,6 +53,7 @@ type Node struct {
 	resizeMutex *sync.Mutex        // held while the node decides about a resize
 	inspector   cri.Inspector      // nil: the runtime does not implement it
 	updater     cri.Updater        // nil: the runtime does not implement it
+	noUpdates   *atomic.Bool       // the runtime has refused an update of a container with errors.ErrUnsupported
 	stats       cri.StatsLister    // nil: the runtime does not implement it
 	podStats    cri.PodStatsLister // nil: the runtime does not implement it
 	execer      cri.Execer         // nil: exec hooks fail
@@ -67,6 +69,9 @@ func (n Node) DetectFeatures() *Node {
 	n.podStats, _ = n.Runtime.(cri.PodStatsLister)
 	n.execer, _ = n.Runtime.(cri.Execer)
 	n.holder, _ = n.Images.(imageHolder)
-	n.resizeMutex = new(sync.Mutex)
+	n.resizeMutex, n.noUpdates = new(sync.Mutex), new(atomic.Bool)
 	return &n
 }
+
+// canUpdate reports whether the runtime can change the resources of a running container, as far as it has shown.
+func (n *Node) canUpdate() bool { return n.updater != nil && !n.noUpdates.Load() }

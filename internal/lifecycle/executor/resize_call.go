@@ -178,6 +178,9 @@ func (r *resizeCall) ResizeContainer(ctx context.Context, name string, size cgro
 	r.resizer.reporter.Log("resize container", "container", name, "id", resized.ID, "resources", resize.FormatSize(size))
 	note := map[string]string{resize.AnnotationResources: resize.FormatSize(size)}
 	if err := r.node.updater.UpdateContainer(ctx, resized.ID, config, note); err != nil {
+		if errors.Is(err, errors.ErrUnsupported) {
+			r.node.noUpdates.Store(true) // this resize and later resizes are infeasible
+		}
 		return err
 	}
 	r.resizer.state.setSentSize(resized.ID, size)

@@ -271,6 +271,36 @@ func TestResizeDeferredOrInfeasible(t *testing.T) {
 	})
 }
 
+// After a runtime has refused an update as unsupported, a resize is infeasible, and the runtime gets no second update.
+func TestResizeInfeasibleAfterUnsupportedUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		updates, refusal := 0, error(nil)
+		s := newScene(t, sizedPod(1, "cpu=250m/500m"), setting{})
+		s.node.Runtime = &critest.Interceptor{Runtime: critest.SummaryRuntime{Runtime: s.rt}, Around: func(ctx context.Context, op, _ string, call func(context.Context) error) error {
+			if op == "UpdateContainerResources" {
+				updates++
+				if refusal != nil {
+					return refusal
+				}
+			}
+			return call(ctx)
+		}}
+		s.createExecutor()
+		s.startContainers("main")
+		s.pod = sizedPod(2, "cpu=500m/1")
+		refusal = errors.New("the cgroup is busy")
+		require.ErrorIs(t, s.execute(t.Context(), s.decide()), refusal)
+		require.Len(t, s.decide().Resize, 1, "another error is retried")
+		refusal = fmt.Errorf("no cgroups: %w", errors.ErrUnsupported)
+		require.ErrorIs(t, s.execute(t.Context(), s.decide()), errors.ErrUnsupported)
+		a := s.decide()
+		require.True(t, a.IsIdle())
+		d := s.x.Resizer.CurrentDecision(s.pod, s.observed(), false)
+		require.Equal(t, corev1.PodReasonInfeasible, d.Reason)
+		require.Equal(t, 2, updates)
+	})
+}
+
 // The pod-level limits are sent without the pod overhead, which is for the runtime.
 func TestResizeSandboxSubtractsOverhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -231,14 +231,14 @@ func (z *Resizer) decisionInput(pod *corev1.Pod, observed cri.Pod) resize.State 
 func (z *Resizer) inputWithoutSizes(pod *corev1.Pod, observed cri.Pod) resize.State {
 	return resize.State{
 		Pod: pod, Observed: observed, Spec: z.node.Spec, Allocated: z.state.allocation(),
-		CgroupSizes: z.state.cgroupSizes(), NoCgroup: z.node.Cgroups == nil, NoUpdates: z.node.updater == nil,
+		CgroupSizes: z.state.cgroupSizes(), NoCgroup: z.node.Cgroups == nil, NoUpdates: !z.node.canUpdate(),
 	}
 }
 
 // MayHaveStaleLimits reports whether the pod cgroup may still have the limits of an earlier allocation. It returns false
 // for a terminated pod, and on a node that cannot resize pods.
 func (z *Resizer) MayHaveStaleLimits(observed cri.Pod) bool {
-	return z.node.Cgroups != nil && z.node.updater != nil && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
+	return z.node.Cgroups != nil && z.node.canUpdate() && !z.isCgroupUpToDate(z.state.cgroupSizes(), observed) && !podview.IsTerminated(observed)
 }
 
 // resizePod resizes the pod cgroup and the running containers, and persists the result. An error is also recorded as an
@@ -262,7 +262,7 @@ func (z *Resizer) resizePod(ctx context.Context, pod *corev1.Pod, actions *plan.
 
 // cgroupSizes returns the sizes for which the pod cgroup was last set up, or nil if they are unknown.
 func (z *Resizer) cgroupSizes() *resize.Sizes {
-	if z.node.Cgroups == nil || z.node.updater == nil {
+	if z.node.Cgroups == nil || !z.node.canUpdate() {
 		return nil
 	}
 	return z.state.cgroupSizes()

@@ -97,6 +97,9 @@ func (s *starter) runCreated(ctx context.Context, pod *corev1.Pod, start plan.St
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := s.creator.devices.prepareStart(ctx, pod, c, id); err != nil {
+		return &podstatus.StartError{Reason: podstatus.ReasonRunError, Err: err}
+	}
 	hooked := c.Lifecycle != nil && c.Lifecycle.PostStart != nil
 	if hooked {
 		s.postStart.setPending(id)

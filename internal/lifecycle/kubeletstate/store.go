@@ -44,6 +44,17 @@ type Store struct {
 // Open returns a Store with the entries of the files in dir, the kubelet's root directory. podsDir has the directories of pods, named by UID: entries of
 // pods without a directory are dropped. A file that cannot be read is logged.
 func Open(dir, podsDir string, logger *slog.Logger) *Store {
+	s := Read(dir, podsDir, logger)
+	for _, name := range []string{AllocatedName, ActuatedName} {
+		if err := atomicfile.Clean(filepath.Join(dir, name)); err != nil {
+			logger.Error("remove temporary files", "error", err)
+		}
+	}
+	return s
+}
+
+// Read returns a Store like [Open], and changes no file before its Run is called: a kubelet may use the files.
+func Read(dir, podsDir string, logger *slog.Logger) *Store {
 	s := &Store{dir: dir, logger: logger, changed: make(chan struct{}, 1)}
 	s.allocated, s.actuated = s.open(AllocatedName, podsDir), s.open(ActuatedName, podsDir)
 	return s
@@ -51,9 +62,7 @@ func Open(dir, podsDir string, logger *slog.Logger) *Store {
 
 // open returns the entries of the file with this name. After an error there are none, and Run replaces the file.
 func (s *Store) open(name, podsDir string) map[string]json.RawMessage {
-	path := filepath.Join(s.dir, name)
-	pods, err := readFile(path)
-	err = errors.Join(err, atomicfile.Clean(path))
+	pods, err := readFile(filepath.Join(s.dir, name))
 	if err != nil {
 		s.logger.Error("resources of pods that a kubelet has resized are lost", "error", err)
 	}
