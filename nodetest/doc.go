@@ -3,8 +3,8 @@
 
 // Package nodetest is a node without a machine: an agent with all its engines on the simulated machine of package machine, with a container
 // runtime and an API server in memory. Its pods use CPU, memory, disk and processes over time, and an hour passes in seconds. It starts no
-// processes and writes no files. Use it to test schedulers and controllers, and to study QoS and evictions. With Options.Kubeconfig a [Node] joins
-// a real cluster in real time, as examples/virtualnode does.
+// processes and writes no files. Use it to test schedulers and controllers, and to study QoS and evictions. A [Fleet] joins thousands of nodes to a
+// real cluster in real time, as examples/virtualnode does; with Options.Kubeconfig a [Node] joins alone, with all requests of an agent.
 //
 //	n, err := nodetest.NewLoop(ctx, nodetest.Options{Machine: machine.Spec{CPUs: 2, Memory: 4 << 30}})
 //	...
@@ -32,10 +32,12 @@
 //   - [Loop] calls the decisions of the engines from a queue of events, without goroutines. It is the faster one, works in any program, and
 //     its log never differs.
 //
+// A [Fleet] runs the events of many Loops in real time, and connects them to an API server.
+//
 // Of 200 random scenarios of 20 minutes 198 had the same entries for each pod, with times that differed by at most 150 ms, about the shortest time
 // between two observations of the evictor. In two, an injected fault met another of the calls that were made at the same instant.
 //
-// Curves are evaluated once a second, and whenever a container starts. A Node whose pods have no usage sleeps.
+// Curves are evaluated once a second, and whenever a container starts. A node whose pods have no usage sleeps.
 //
 // # Scripts
 //
@@ -56,6 +58,7 @@
 //
 // # Concurrency and errors
 //
-// Methods of a Node may be called from any goroutine, unless their documentation restricts it; those of a Loop from one at a time. Errors name the pod,
+// Methods of a Node may be called from any goroutine, unless their documentation restricts it; those of a Loop from one at a time. Fleet.Run owns
+// all goroutines of a Fleet, whose number does not depend on the number of nodes. Errors name the pod,
 // the field or the option. Test kit: the package is one.
 package nodetest

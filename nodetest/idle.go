@@ -13,6 +13,20 @@ func (k *kernel) isIdle() bool {
 	return k.isIdleLocked()
 }
 
+// recordChange records a change of the machine other than a start or end of a process.
+func (k *kernel) recordChange() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changes++
+}
+
+// countChanges returns the number of changes until now. While it stays the same, an idle machine stays idle.
+func (k *kernel) countChanges() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.changes
+}
+
 // isIdleLocked does the work of isIdle. The caller holds k.mu.
 func (k *kernel) isIdleLocked() bool {
 	if k.observed {
@@ -31,6 +45,7 @@ func (k *kernel) keepAwake() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.observed = true
+	k.changes++
 	sleep.Wake(k.woken)
 }
 

@@ -37,6 +37,7 @@ type kernel struct {
 	evaluated time.Time  // multiple of the resolution at which the curves were evaluated last
 	processes []*running // in order of their starts
 	observed  bool       // a caller has the machine and may change it: run simulates all intervals
+	changes   int        // starts and ends of processes, and other changes that may end an idle time
 
 	killsMu sync.Mutex
 	kills   []cgroupstest.KilledProc // not yet reported to processKilled
@@ -50,7 +51,7 @@ type running struct {
 	uid       string // of the pod
 	pid       int
 	started   time.Time
-	usage     *Usage
+	usage     Usage
 	wanted    amounts // at the last evaluation
 }
 
@@ -164,7 +165,7 @@ func (k *kernel) evaluateLocked() {
 // k.mu.
 func (k *kernel) findChanges(at time.Time) (changed bool) {
 	for _, p := range k.processes {
-		changed = p.wanted.evaluate(p.usage, at.Sub(p.started)) || changed
+		changed = p.wanted.evaluate(&p.usage, at.Sub(p.started)) || changed
 	}
 	return changed
 }
@@ -174,7 +175,7 @@ func (k *kernel) findChanges(at time.Time) (changed bool) {
 func (k *kernel) setDemands() {
 	for _, p := range k.processes {
 		if p.wanted.changed {
-			_ = k.machine.SetDemand(p.pid, p.wanted.demand(p.usage, p.container, p.uid)) // fails only for a killed process
+			_ = k.machine.SetDemand(p.pid, p.wanted.demand(&p.usage, p.container, p.uid)) // fails only for a killed process
 		}
 	}
 	k.machine.Step(0)
@@ -192,7 +193,8 @@ func (k *kernel) startProcess(ctx context.Context, uid string, p machine.Process
 	if err != nil {
 		return err
 	}
-	k.processes = append(k.processes, &running{container: p.Name, uid: uid, pid: pid, started: k.now, usage: usage})
+	k.processes = append(k.processes, &running{container: p.Name, uid: uid, pid: pid, started: k.now, usage: *usage})
+	k.changes++
 	k.findChanges(k.now)
 	k.setDemands()
 	if !k.isIdleLocked() {
@@ -206,6 +208,7 @@ func (k *kernel) endProcess(ctx context.Context, container string, cgroup cgroup
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.advanceLocked()
+	k.changes++
 	k.processes = slices.DeleteFunc(k.processes, func(p *running) bool {
 		if p.container == container {
 			_ = k.machine.Exit(p.pid) // fails only for a killed process

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
 	"github.com/seed81659283/nodeagent/cri"
+	"github.com/seed81659283/nodeagent/internal/lifecycle/executor"
 	"github.com/seed81659283/nodeagent/lifecycle/podapi"
 	"github.com/seed81659283/nodeagent/nodetest/machine"
 )
@@ -33,12 +35,13 @@ import (
 // in parallel.
 type Loop struct {
 	ctx     context.Context //nolint:containedctx // of NewLoop: for the calls of its methods
-	options Options
-	setup   loopSetup
+	options *Options
+	setup   *loopSetup
 	queue   eventQueue
 	kernel  *kernel
 	log     recorder
 	faults  faults
+	reports *executor.Node // of the reporters of all pods
 
 	containers registry
 	measurer   measurer
@@ -47,6 +50,7 @@ type Loop struct {
 	created    int // sandboxes, for their addresses
 
 	evictor      loopEvictor
+	idle         loopIdle
 	agentStarted time.Time
 	agentStarts  int           // number of the present start of the agent
 	ready        bool          // the agent runs and has listed the containers
@@ -54,21 +58,29 @@ type Loop struct {
 	statusRead   time.Time     // when the agent has read or will have read the status of the runtime
 	cut          bool          // the network to the API server is cut
 	delayed      []func()      // changes of pods that the agent has not seen because of that
-	classesDue   bool          // the cgroups of the QoS classes are about to be updated
+	observer     loopObserver
+	classesDue   bool // the cgroups of the QoS classes are about to be updated
 }
 
 // NewLoop returns a node at the time 2000-01-01, whose agent has just started. Options.API, Kubeconfig and Logger must not be
 // set, and Options.Adjust may set the Ranker only. Options.Fault and the probes of behaviors must not block. The error names the
 // invalid option. If ctx ends, [Loop.Advance] returns at once.
 func NewLoop(ctx context.Context, options Options) (*Loop, error) {
+	return newLoop(ctx, options, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), loopObserver{}, nil)
+}
+
+// newLoop returns a node whose time starts at start. It has passed agentDelay and agentPause after start when newLoop returns. Nodes with the same
+// sharer, which may be nil, share memory.
+func newLoop(ctx context.Context, options Options, start time.Time, observer loopObserver, sharer *setupSharer) (*Loop, error) {
 	if options.API != nil || options.Kubeconfig != "" || options.Logger != nil {
 		return nil, errors.New("nodetest.NewLoop: Options.API, Kubeconfig and Logger: a Loop has no API server and no logs")
 	}
 	if err := options.checkSelected(); err != nil {
 		return nil, err
 	}
-	l := &Loop{ctx: ctx, options: options.withDefaults(), byUID: map[string]*loopPod{}}
-	l.queue.now = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	l := &Loop{ctx: ctx, options: new(options.withDefaults()), byUID: map[string]*loopPod{}, observer: observer}
+	l.queue.now = start
+	l.reports = &executor.Node{Logger: slog.New(slog.DiscardHandler), Event: l.recordEvent}
 	l.log.start(l.clock, options.LogLimit)
 	var adjusted agent.Options
 	if options.Adjust != nil {
@@ -83,7 +95,7 @@ func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 		return nil, err
 	}
 	l.measurer = measurer{name: l.options.Name, kernel: l.kernel, containers: &l.containers}
-	if l.setup, err = newLoopSetup(l.options, l.kernel.machine.Spec(), ranker, l.queue.now); err != nil {
+	if l.setup, err = newLoopSetup(l.options, l.kernel.machine.Spec(), ranker, l.queue.now, sharer); err != nil {
 		return nil, fmt.Errorf("nodetest.NewLoop: %w", err)
 	}
 	if err := startSystem(ctx, l.kernel, &l.options.System); err != nil {
@@ -91,7 +103,8 @@ func NewLoop(ctx context.Context, options Options) (*Loop, error) {
 	}
 	l.updateClasses()
 	l.startAgent()
-	l.queue.after(agentDelay+agentPause+l.options.Resolution, l.tick)
+	l.idle = loopIdle{lastTick: l.queue.now.Add(agentDelay + agentPause), ticking: true}
+	l.queue.schedule(l.idle.lastTick.Add(l.options.Resolution), l.tick)
 	l.Advance(agentDelay + agentPause)
 	return l, nil
 }
@@ -112,22 +125,22 @@ func (l *Loop) fromWallClock(at time.Time) time.Time {
 
 // Advance lets the node run for the duration d. It returns early if the context of NewLoop ends.
 func (l *Loop) Advance(d time.Duration) {
-	until := l.queue.now.Add(max(d, 0))
+	l.advanceTo(l.queue.now.Add(max(d, 0)))
+}
+
+// advanceTo runs the events that are due until the time until. It returns early if the context of NewLoop ends.
+func (l *Loop) advanceTo(until time.Time) {
+	l.resumeTicks() // the caller may have changed the machine
 	for l.ctx.Err() == nil {
+		l.evictor.resumePasses(until)
 		e, ok := l.queue.next(until)
 		if !ok {
 			return
 		}
 		e.run()
 		l.kernel.reportKills()
+		l.resumeTicks()
 	}
-}
-
-// tick evaluates the usage curves of all processes, and schedules the next tick after Options.Resolution.
-func (l *Loop) tick() {
-	l.kernel.evaluate()
-	l.evictor.watchPressure()
-	l.queue.after(l.options.Resolution, l.tick)
 }
 
 // Age returns the time since the start of the node.
@@ -138,6 +151,7 @@ func (l *Loop) Log() Log { return l.log.log() }
 
 // Machine advances the machine to the current time and returns it.
 func (l *Loop) Machine() *machine.Machine {
+	l.kernel.keepAwake() // the caller may start processes
 	l.kernel.advance()
 	return l.kernel.machine
 }
@@ -230,7 +244,8 @@ func (l *Loop) Stats(name string) (cgroups.Stats, error) {
 	if !found {
 		return cgroups.Stats{}, fmt.Errorf("pod %s: not found", name)
 	}
-	return podUsage(l.ctx, l.Machine().Cgroups(), p.pod)
+	l.kernel.advance()
+	return podUsage(l.ctx, l.kernel.machine.Cgroups(), p.pod)
 }
 
 // endContainer makes the container of a killed process exit.

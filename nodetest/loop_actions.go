@@ -139,7 +139,7 @@ func (x *execution) addError(err error) {
 
 // recordEvent records an event of a container.
 func (x *execution) recordEvent(reason, container, id, message string) {
-	x.pod.loop.log.recordEvent(x.pod.id, podevents.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message, Container: container, ContainerID: id}, nil)
+	x.pod.loop.recordEvent(x.pod.id, podevents.Event{Type: corev1.EventTypeNormal, Reason: reason, Message: message, Container: container, ContainerID: id})
 }
 
 // recordWarning records a warning event of the pod.

@@ -24,21 +24,27 @@ type loopEvictor struct {
 	state      eviction.State
 	conditions []eviction.Condition
 	layout     eviction.Layout
-	summary    *statsapi.Summary // of the last measurement of pods
+	summary    *statsapi.Summary // of the measurement of pods in the current pass; nil: none
 	lastPass   time.Time
 	passID     int           // number of the scheduled pass; passes with a smaller number are cancelled
 	stalled    time.Duration // memory stall time of the machine at the last wake-up
+	paused     bool          // no pass is scheduled, because it would decide nothing
+	wake       time.Time     // with paused: time of the pass after the last pass
+	measured   time.Time     // last pass that has measured pods
+	changes    int           // changes of the machine until that pass
 }
 
 // Times of package eviction and podevict.
 const (
 	minEvictionPeriod = 100 * time.Millisecond
+	measurePeriod     = 10 * time.Second      // between two measurements of pods
 	wakeStall         = 50 * time.Millisecond // stall time that wakes the evictor
 )
 
 // passAt schedules the next pass at the time at, and cancels the pass that was scheduled before.
 func (e *loopEvictor) passAt(at time.Time) {
 	e.passID++
+	e.paused = false
 	id := e.passID
 	e.loop.queue.schedule(at, func() {
 		if e.passID == id {
@@ -68,6 +74,7 @@ func (e *loopEvictor) watchPressure() {
 func (e *loopEvictor) runPass() {
 	l := e.loop
 	e.lastPass = l.clock()
+	changes := l.kernel.countChanges()
 	signals, err := l.measurer.Signals(l.ctx)
 	if err != nil {
 		e.passAt(e.lastPass.Add(time.Second))
@@ -76,7 +83,8 @@ func (e *loopEvictor) runPass() {
 	o := podevict.Observe(&signals)
 	e.layout = o.Layout
 	d := l.setup.policy.Decide(e.state, o, e.lastPass)
-	if d.NeedsCandidates { // a node decides first without them
+	measured := d.NeedsCandidates
+	if measured { // a node decides first without them
 		o.Measuring = true
 		d = l.setup.policy.Decide(e.state, o, e.lastPass)
 		e.executeDecision(&d)
@@ -84,7 +92,10 @@ func (e *loopEvictor) runPass() {
 		d = l.setup.policy.Decide(e.state, o, e.lastPass)
 	}
 	e.executeDecision(&d)
-	e.passAt(d.Wake)
+	e.summary = nil
+	if !measured || !e.pauseIfIdle(changes, d.Wake) {
+		e.passAt(d.Wake)
+	}
 }
 
 // measureCandidates returns the active pods with their usage.
@@ -103,6 +114,9 @@ func (e *loopEvictor) executeDecision(d *eviction.Decision) {
 	if !slices.Equal(e.conditions, d.Conditions) {
 		e.conditions = slices.Clone(d.Conditions)
 		e.loop.log.recordConditions(e.conditions)
+		if changed := e.loop.observer.conditionsChanged; changed != nil {
+			changed()
+		}
 	}
 	if d.Reclaim != nil {
 		e.executeReclaim(*d.Reclaim)
@@ -160,7 +174,7 @@ func (e *loopEvictor) evictPod(victim eviction.Eviction) {
 		return
 	}
 	why := podevict.Explain(victim, p.pod, e.summary)
-	l.log.recordEvent(p.id, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message}, nil)
+	l.recordEvent(p.id, podevents.Event{Type: corev1.EventTypeWarning, Reason: why.Reason, Message: why.Message})
 	killAfter := max(10*time.Second, victim.Grace+victim.Grace/2)
 	if victim.Urgent {
 		killAfter = victim.Grace

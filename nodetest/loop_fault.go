@@ -38,7 +38,10 @@ func (l *Loop) CutNetwork(cut bool) error {
 func (l *Loop) JumpClock(d time.Duration) { l.jumped += d }
 
 // FillDisk fills a disk of the machine with files of the given total size, as [Node.FillDisk] does.
-func (l *Loop) FillDisk(disk machine.DiskName, bytes int64) { fillDisk(l.kernel, disk, bytes) }
+func (l *Loop) FillDisk(disk machine.DiskName, bytes int64) {
+	fillDisk(l.kernel, disk, bytes)
+	l.kernel.recordChange()
+}
 
 // RestartAgent stops the agent, waits for the duration down and starts a new agent. Containers keep running. The error is
 // always nil.

@@ -6,7 +6,6 @@ package nodetest
 import (
 	"cmp"
 	"errors"
-	"log/slog"
 	"reflect"
 	"slices"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/seed81659283/nodeagent/internal/lifecycle/podview"
 	"github.com/seed81659283/nodeagent/lifecycle/admission"
 	"github.com/seed81659283/nodeagent/lifecycle/plan"
-	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -55,7 +53,8 @@ type loopPod struct {
 	wakeID   int       // number of the scheduled sync; syncs with a smaller number are cancelled
 
 	admitted  bool
-	deleted   bool // the API server has no such pod any more
+	deleted   bool                 // the API server has no such pod any more
+	invalid   *podstatus.Rejection // of a pod that no node can run; nil: the pod is valid
 	rejection *podstatus.Rejection
 	eviction  *podstatus.Eviction
 	onEvicted []func()
@@ -74,19 +73,31 @@ type loopPod struct {
 
 // startPod adds a pod that the API server has bound to the node, and syncs it if the agent is ready.
 func (l *Loop) startPod(pod *corev1.Pod) {
+	l.startSimulated(loopSpec(pod), nil)
+}
+
+// loopSpec returns the simulated pod in place of pod, without the environment of its containers, which comes from objects that a
+// Loop does not have.
+func loopSpec(pod *corev1.Pod) *corev1.Pod {
 	run := simulatedPod(pod)
 	for _, list := range [][]corev1.Container{run.Spec.InitContainers, run.Spec.Containers} {
 		for i := range list {
-			list[i].Env, list[i].EnvFrom = nil, nil // of objects that a Loop does not have
+			list[i].Env, list[i].EnvFrom = nil, nil
 		}
 	}
-	p := &loopPod{loop: l, id: identity(run), pod: run, cgroup: podCgroup(run), stopped: map[string]bool{}}
+	return run
+}
+
+// startSimulated adds a pod of the simulated runtime, and syncs it if the agent is ready. The pod is rejected if invalid is not nil.
+func (l *Loop) startSimulated(run *corev1.Pod, invalid *podstatus.Rejection) *loopPod {
+	p := &loopPod{loop: l, id: identity(run), pod: run, cgroup: podCgroup(run), invalid: invalid, stopped: map[string]bool{}}
 	l.pods = append(l.pods, p)
 	l.byUID[p.id.UID] = p
 	p.resetWorker()
 	if l.ready {
 		p.sync()
 	}
+	return p
 }
 
 // resetWorker clears the state that an agent has in memory for the pod, as after a restart of the agent.
@@ -95,9 +106,7 @@ func (p *loopPod) resetWorker() {
 	p.busy, p.stopping, p.starting, p.listing, p.listAgain, p.failures = false, false, false, false, false, 0
 	p.status, p.replaced, p.waiting = nil, nil, &executor.WaitingReasons{}
 	p.onEvicted, p.clean = nil, nil
-	p.reporter = executor.NewReporter(&executor.Node{
-		Logger: slog.New(slog.DiscardHandler), Event: func(pod cri.PodIdentity, e podevents.Event) { p.loop.log.recordEvent(pod, e, nil) },
-	}, p.id)
+	p.reporter = executor.NewReporter(p.loop.reports, p.id)
 	p.probes = podProbes{pod: p}
 	if p.shown != nil {
 		p.pod.Status = *p.shown
@@ -221,7 +230,9 @@ func (p *loopPod) resolveAdmission(observed cri.Pod) {
 		return
 	}
 	var err error
-	if refusal, ok := errors.AsType[*podevict.Refusal](podevict.Admit(p.pod, l.evictor.conditions, false)); ok {
+	if p.invalid != nil {
+		err = p.invalid
+	} else if refusal, ok := errors.AsType[*podevict.Refusal](podevict.Admit(p.pod, l.evictor.conditions, false)); ok {
 		err = &podstatus.Rejection{Reason: refusal.Reason, Message: refusal.Message}
 	} else if failures := admission.Check(p.pod, l.setup.node, l.activePods()); len(failures) > 0 {
 		err = failures[0].Rejection()
@@ -246,6 +257,9 @@ func (p *loopPod) publishStatus(observed cri.Pod, st *corev1.PodStatus) {
 	p.probes.update(st)
 	p.loop.log.recordStatus(p.pod, &shown)
 	p.reporter.RecordStatusEvents(previous, st)
+	if changed := p.loop.observer.statusChanged; changed != nil {
+		changed(p)
+	}
 }
 
 // republishStatus publishes the status that follows from the last observation.
@@ -267,6 +281,10 @@ func (p *loopPod) republishStatus() {
 func (p *loopPod) releasePod() {
 	p.removeCgroup()
 	p.onEvicted = callAll(p.onEvicted)
+	if released := p.loop.observer.podReleased; released != nil {
+		released(p)
+		return
+	}
 	if p.pod.DeletionTimestamp != nil && !p.deleted {
 		p.loop.applyWhenConnected(func() {
 			p.loop.queue.after(0, func() {
@@ -297,6 +315,9 @@ func (p *loopPod) cleanUp(observed cri.Pod) {
 	p.loop.kernel.machine.RemoveFiles(p.id.UID)
 	delete(p.loop.byUID, p.id.UID)
 	p.loop.pods = slices.DeleteFunc(p.loop.pods, func(o *loopPod) bool { return o == p })
+	if removed := p.loop.observer.podRemoved; removed != nil {
+		removed(p)
+	}
 }
 
 // removeCgroup removes the cgroup of the pod.
@@ -312,11 +333,18 @@ func (p *loopPod) markDeleted() {
 	if p.pod.DeletionTimestamp != nil {
 		return
 	}
+	grace := *cmp.Or(p.pod.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
+	p.setDeletion(metav1.NewTime(p.loop.wallClock()), grace)
+}
+
+// setDeletion sets the deletion timestamp and the grace period in seconds, and syncs the pod. It cancels a running sync, unless that
+// sync stops the pod and grace is not shorter than before.
+func (p *loopPod) setDeletion(at metav1.Time, grace int64) {
 	copied := *p.pod
-	now, grace := metav1.NewTime(p.loop.wallClock()), *cmp.Or(p.pod.Spec.TerminationGracePeriodSeconds, new(int64(corev1.DefaultTerminationGracePeriodSeconds)))
-	copied.DeletionTimestamp, copied.DeletionGracePeriodSeconds = &now, &grace
+	shorter := copied.DeletionGracePeriodSeconds != nil && grace < *copied.DeletionGracePeriodSeconds
+	copied.DeletionTimestamp, copied.DeletionGracePeriodSeconds = &at, &grace
 	p.pod = &copied
-	if p.busy && !p.stopping {
+	if p.busy && (!p.stopping || shorter) {
 		p.cancelSync()
 	}
 	p.sync()

@@ -168,7 +168,7 @@ func (s *podProbes) applyResult(key probe.Key, st *probeState, result probe.Resu
 
 // recordFailure records an event if the probe has failed.
 func (s *podProbes) recordFailure(key probe.Key, result probe.Result, err error) {
-	hooks := podevents.Probes(probedPod{s.pod}, func(pod cri.PodIdentity, e podevents.Event) { s.pod.loop.log.recordEvent(pod, e, nil) })
+	hooks := podevents.Probes(probedPod{s.pod}, s.pod.loop.recordEvent)
 	hooks.ProbeFinished(key, result, err, 0)
 }
 

@@ -31,8 +31,11 @@ type scenario struct {
 
 // attempts has, by seed, the number of the first scenario whose outcome is determinate and has the wanted evictions and OOM kills.
 // TestScenariosAreDeterminate checks them, and prints them with NODETEST_GENERATE=1.
-func attempts() [scenarios]uint64 {
-	return [...]uint64{4, 228, 163, 4, 21, 70, 11, 135, 5, 153, 11, 1139, 1, 840, 142, 22, 0, 820, 0, 115}
+func attempts() [2 * scenarios]uint64 {
+	return [...]uint64{
+		4, 228, 163, 4, 21, 70, 11, 135, 5, 153, 11, 1139, 1, 840, 142, 22, 0, 820, 0, 115,
+		88, 17, 4, 157, 0, 84, 369, 128, 40, 871, 6, 84, 106, 103, 13, 2627, 2, 125, 63, 349,
+	}
 }
 
 // wantedEvictions returns the least number of evictions in a scenario: one, two or three.

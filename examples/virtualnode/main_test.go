@@ -101,12 +101,13 @@ func TestVirtualNode(t *testing.T) {
 	require.Zero(t, p.Terminate(limit))
 }
 
-// A thousand nodes become ready in one process. The test logs its memory and its threads.
-func TestThousandNodesBecomeReady(t *testing.T) {
+// A thousand nodes become ready in one process and run ten pods each. The test logs the time, the memory and the processor time of the program, the
+// last also for half a minute of rest.
+func TestThousandNodesRunPods(t *testing.T) {
 	if os.Getenv("NODEAGENT_SOAK") == "" {
-		t.Skip("takes a minute of both processors: NODEAGENT_SOAK=1")
+		t.Skip("takes minutes of both processors: NODEAGENT_SOAK=1")
 	}
-	server := apiservertest.NewServer(apiservertest.Options{})
+	server := apiservertest.NewServer(apiservertest.Options{RequestLog: 100_000})
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
 	listening, stop := server.Listen(true)
@@ -119,15 +120,53 @@ func TestThousandNodesBecomeReady(t *testing.T) {
 	began := time.Now()
 	p := program.Start(t, append(args, names...)...)
 	exetest.Eventually(t, 5*limit, func() error { return checkReady(server, names...) })
-	t.Logf("ready after %v", time.Since(began))
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
+	t.Logf("ready after %v: %s", time.Since(began), readUsage(t, p.PID()))
+
+	began = time.Now()
+	for i := range 10_000 {
+		pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: names[i%1000], Containers: []corev1.Container{{Name: "main", Image: "any"}}}}
+		pod.Namespace, pod.Name = "default", fmt.Sprintf("p%d", i)
+		podapi.Default(pod) // like a real API server
+		require.NoError(t, server.Put(pod))
+	}
+	patches := apiservertest.Match{Verb: "patch", Resource: "pods"}
+	exetest.Eventually(t, 5*limit, func() error {
+		if n := server.CountRequests(patches); n < 10_000 {
+			return fmt.Errorf("%d statuses of 10000 pods", n)
+		}
+		return nil
+	})
+	t.Logf("10,000 pods run after %v: %s", time.Since(began), readUsage(t, p.PID()))
+	for i := range 2 {
+		time.Sleep(30 * time.Second) // a period of rest
+		t.Logf("after %d periods of rest of 30 s: %s", i+1, readUsage(t, p.PID()))
+	}
+	running := 0
+	for _, pod := range apiservertest.List[*corev1.Pod](server) {
+		if pod.Status.Phase == corev1.PodRunning {
+			running++
+		}
+	}
+	require.Equal(t, 10_000, running)
+	require.Equal(t, 10_000, server.CountRequests(patches), "one for each pod")
+	require.Zero(t, p.Terminate(limit))
+}
+
+// readUsage returns the memory, the threads and the processor time of a process.
+func readUsage(t *testing.T, pid int) string {
+	t.Helper()
+	var found []string
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	for line := range strings.Lines(string(status)) {
 		if strings.HasPrefix(line, "VmRSS") || strings.HasPrefix(line, "Threads") {
-			t.Log(strings.TrimSpace(line))
+			found = append(found, strings.Join(strings.Fields(line), " "))
 		}
 	}
-	require.Zero(t, p.Terminate(limit))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	fields := strings.Fields(string(stat))
+	return strings.Join(append(found, "user and system time in hundredths of a second: "+fields[13]+" "+fields[14]), ", ")
 }
 
 func checkReady(server *apiservertest.Server, names ...string) error {

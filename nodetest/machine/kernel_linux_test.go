@@ -46,11 +46,30 @@ func openKernel(t *testing.T) *driver.Driver {
 	return d
 }
 
-// child is a cgroup of a generated scenario, with one process.
+// child is a cgroup of a scenario, with one process that keeps threads busy or works in bursts.
 type child struct {
 	path    cgroups.Path
 	limits  cgroups.Resources
 	threads int
+	burst   int     // milliseconds of each burst; zero: all threads are busy
+	demand  float64 // CPUs of the process that works in bursts, for the model
+}
+
+// work makes the worker use CPU time as the child does.
+func (c *child) work(w *worker) {
+	if c.burst > 0 {
+		w.send("burst %d", c.burst)
+		return
+	}
+	w.send("spin %d", c.threads)
+}
+
+// cpus returns the demand of the process of the child in the model.
+func (c *child) cpus() float64 {
+	if c.burst > 0 {
+		return c.demand
+	}
+	return float64(c.threads)
 }
 
 // generateCPU returns two to four cgroups, some in a common parent, with weights, quotas and one to three busy threads.
@@ -121,6 +140,24 @@ func isNear(a, b uint64) bool {
 	return difference <= tolerance*max(float64(a), float64(b)) || difference < tolerance*trialSeconds*1e9/4
 }
 
+// A cgroup with a quota beside a process that works in bursts is throttled as long as beside one of the model that uses the same CPU time evenly. The
+// period of the bursts, three times their length, is no near multiple of that of the quota: such bursts meet the same part of each period.
+func TestIntegrationKernelThrottlesBesideBurstsAsTheModel(t *testing.T) {
+	d := openKernel(t)
+	limited := child{path: trialCgroup.Join("limited"), limits: cgroups.Resources{CPUShares: 1024, CPUQuota: 25_000, CPUPeriod: cgroups.DefaultPeriod}, threads: 1}
+	bursts := child{path: trialCgroup.Join("bursts"), limits: cgroups.Resources{CPUShares: 1024}}
+	parents := map[cgroups.Path]cgroups.Resources{trialCgroup: {}}
+	for _, milliseconds := range []int{3, 11, 47, 113} {
+		bursts.burst = milliseconds
+		real := measureCPU(t, d, []child{limited, bursts}, parents)
+		bursts.demand = float64(real[1].Usage) / 1e9 / trialSeconds
+		model := modelCPU(t, []child{limited, bursts}, parents)
+		t.Logf("bursts of %d ms, %.2f CPUs: kernel throttled %v, model %v", milliseconds, bursts.demand,
+			time.Duration(real[0].ThrottledTime), time.Duration(model[0].ThrottledTime))
+		assert.InEpsilon(t, float64(model[0].ThrottledTime), float64(real[0].ThrottledTime), tolerance, "throttled time beside bursts of %d ms", milliseconds)
+	}
+}
+
 // measureCPU runs the scenario on the kernel.
 func measureCPU(t *testing.T, d *driver.Driver, list []child, parents map[cgroups.Path]cgroups.Resources) (stats []cgroups.CPUStat) {
 	t.Helper()
@@ -140,7 +177,7 @@ func measureCPU(t *testing.T, d *driver.Driver, list []child, parents map[cgroup
 		}
 	}()
 	for i, c := range list {
-		workers[i].send("spin %d", c.threads)
+		c.work(workers[i])
 	}
 	time.Sleep(500 * time.Millisecond) // until all threads run
 	before := readCPU(t, d, list)
@@ -183,7 +220,7 @@ func modelCPU(t *testing.T, list []child, parents map[cgroups.Path]cgroups.Resou
 		require.NoError(t, m.Cgroups().Apply(t.Context(), c.path, c.limits))
 		pid, err := m.Start(machine.Process{Cgroup: c.path})
 		require.NoError(t, err)
-		require.NoError(t, m.SetDemand(pid, machine.Demand{CPU: float64(c.threads)}))
+		require.NoError(t, m.SetDemand(pid, machine.Demand{CPU: c.cpus()}))
 	}
 	m.Step(trialSeconds * time.Second)
 	return readCPU(t, m.Cgroups(), list)

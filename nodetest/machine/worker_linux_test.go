@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work reads commands: "spin N" keeps N threads busy, "memory BYTES" uses this much memory beside that of the program. It answers each with
-// "done", and ends with its standard input.
+// work reads commands: "spin N" keeps N threads busy, "burst MS" keeps one busy for this time and then lets it sleep for twice as long, again and
+// again, and "memory BYTES" uses this much memory beside that of the program. It answers each with "done", and ends with its standard input.
 func work() {
 	debug.SetGCPercent(-1)
 	fmt.Println("done")
@@ -56,6 +56,8 @@ func work() {
 					}
 				}()
 			}
+		case "burst":
+			go burst(time.Duration(n) * time.Millisecond)
 		case "memory":
 			if n == total {
 				break
@@ -72,6 +74,16 @@ func work() {
 		fmt.Println("done")
 	}
 	runtime.KeepAlive(used)
+}
+
+// burst keeps a thread busy for the time busy, lets it sleep for twice as long, and repeats.
+func burst(busy time.Duration) {
+	runtime.LockOSThread()
+	for {
+		for began := time.Now(); time.Since(began) < busy; { //nolint:revive // it is to use a CPU
+		}
+		time.Sleep(2 * busy)
+	}
 }
 
 // worker is a real process in a real cgroup.

@@ -8,11 +8,12 @@
 //
 //	make bench-nodes                                              # 10, 100 and 1,000 nodes
 //	make bench-nodes BENCHFLAGS='-nodes 100 -rest 1m -repeat 3'   # one size, three times
-//	make bench-nodes BENCHFLAGS='-nodes 1000 -rest 1h'            # does memory grow?
+//	make bench-nodes BENCHFLAGS='-nodes 1000 -rest 1h -together'  # does memory grow?
 //
 // # Measurements
 //
-// Each size and each repeat measures every simulator alone, with etcd, API server, scheduler and controller manager of its own:
+// Each size and each repeat measures every simulator with etcd, API server, scheduler and controller manager of its own, one after the other, or at
+// the same time with -together:
 //
 //   - ready: from the start of the simulator until a watcher has seen all nodes Ready. The harness creates the Node objects for KWOK before that;
 //     nodes of virtualnode create their own.

@@ -14,8 +14,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/seed81659283/nodeagent/hack/bench/internal/process"
@@ -29,6 +31,7 @@ type options struct {
 	sizes                      []int  // numbers of nodes
 	pods                       int    // for each node
 	repeat                     int
+	together                   bool // at the same time
 	settle, rest, limit, grace time.Duration
 	json                       string
 }
@@ -52,6 +55,7 @@ func parseFlags(args []string) (o options, err error) {
 	sizes := flags.String("nodes", "10,100,1000", "comma-separated `numbers` of nodes")
 	flags.IntVar(&o.pods, "pods", 10, "pods for each node")
 	flags.IntVar(&o.repeat, "repeat", 1, "how often each is measured, in turn")
+	flags.BoolVar(&o.together, "together", false, "measure both at the same time, each with a control plane of its own: for a long -rest")
 	flags.DurationVar(&o.settle, "settle", 30*time.Second, "before CPU and memory at rest")
 	flags.DurationVar(&o.rest, "rest", 2*time.Minute, "how long the nodes are at rest")
 	flags.DurationVar(&o.limit, "limit", 15*time.Minute, "deadline for each step")
@@ -95,15 +99,10 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 	var all []figures
 	for repeat := range o.repeat {
 		for _, size := range o.sizes {
-			for i := range subjects {
-				s := subjects[(repeat+i)%len(subjects)] // none always comes first
-				fmt.Fprintf(out, "%s: %d nodes and %d pods, repeat %d of %d\n", s.name, size, size*o.pods, repeat+1, o.repeat)
-				f, trialErr := o.runTrial(ctx, s, size, filepath.Join(work, fmt.Sprint(s.name, "-", size, "-", repeat)))
-				all = append(all, f)
-				if trialErr != nil {
-					err = errors.Join(err, fmt.Errorf("%s with %d nodes: %w", s.name, size, trialErr))
-				}
-			}
+			// None always comes first.
+			inTurn := slices.Concat(subjects[repeat%len(subjects):], subjects[:repeat%len(subjects)])
+			results, trialErr := o.runTrials(ctx, inTurn, size, filepath.Join(work, fmt.Sprint(size, "-", repeat)), out)
+			all, err = append(all, results...), errors.Join(err, trialErr)
 		}
 	}
 	printTables(out, o.sizes, all)
@@ -112,4 +111,26 @@ func measureAll(ctx context.Context, o options, out io.Writer) (err error) {
 		err = errors.Join(err, jsonErr, os.WriteFile(o.json, append(text, '\n'), 0o644))
 	}
 	return err
+}
+
+// runTrials measures the subjects with this number of nodes, one after the other or together. The figures are in the order of the subjects.
+func (o options) runTrials(ctx context.Context, subjects []subject, size int, dir string, out io.Writer) ([]figures, error) {
+	all, errs := make([]figures, len(subjects)), make([]error, len(subjects))
+	var group sync.WaitGroup
+	for i, s := range subjects {
+		fmt.Fprintf(out, "%s: %d nodes and %d pods\n", s.name, size, size*o.pods)
+		run := func() {
+			var err error
+			if all[i], err = o.runTrial(ctx, s, size, filepath.Join(dir, s.name)); err != nil {
+				errs[i] = fmt.Errorf("%s with %d nodes: %w", s.name, size, err)
+			}
+		}
+		if !o.together {
+			run()
+			continue
+		}
+		group.Go(run)
+	}
+	group.Wait()
+	return all, errors.Join(errs...)
 }

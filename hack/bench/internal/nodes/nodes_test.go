@@ -6,12 +6,17 @@
 package nodes
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
 // parseObserved returns the object of a watch event.
@@ -35,6 +40,57 @@ func TestWatcherMeasuresFromBindingToRunning(t *testing.T) {
 		w.recordPod("MODIFIED", parseObserved(t, text), at)
 	}
 	require.Equal(t, []float64{2}, w.startTimes())
+}
+
+// scriptedWatches are the results of watch requests, in order. After the last, requests fail.
+type scriptedWatches struct {
+	paths   []string
+	results []watchResult
+}
+
+// watchResult is the events and then the error of a watch.
+type watchResult struct {
+	events []controlplane.Event
+	err    error
+}
+
+func (s *scriptedWatches) Watch(_ context.Context, path string, handle func(controlplane.Event) error) error {
+	s.paths = append(s.paths, path)
+	if len(s.paths) > len(s.results) {
+		return io.EOF
+	}
+	for _, e := range s.results[len(s.paths)-1].events {
+		if err := handle(e); err != nil {
+			return err
+		}
+	}
+	return s.results[len(s.paths)-1].err
+}
+
+// A watch that the API server closes is resumed from its last version, also without an event in between. After the loss of the version it starts
+// from the beginning. The error of a server that is gone is returned.
+func TestWatcherResumesClosedWatch(t *testing.T) {
+	event := func(kind, object string) controlplane.Event {
+		return controlplane.Event{Type: kind, Object: []byte(object)}
+	}
+	running := `{"metadata":{"name":"p","resourceVersion":"7"},"spec":{"nodeName":"n"},"status":{"phase":"Running"}}`
+	client := &scriptedWatches{results: []watchResult{
+		{[]controlplane.Event{event("ADDED", `{"metadata":{"name":"p","resourceVersion":"5"}}`), event("BOOKMARK", `{"metadata":{"resourceVersion":"6"}}`)}, io.EOF},
+		{nil, io.EOF},
+		{[]controlplane.Event{event("ERROR", `{"code":410}`)}, nil},
+		{[]controlplane.Event{event("ADDED", running)}, io.ErrUnexpectedEOF},
+	}}
+	w := newWatcher()
+	synctest.Test(t, func(t *testing.T) {
+		require.ErrorIs(t, w.watchPods(t.Context(), client), io.EOF)
+	})
+	require.Len(t, w.running, 1)
+	var versions []string
+	for _, path := range client.paths[:5] {
+		_, version, _ := strings.Cut(path, "resourceVersion=")
+		versions = append(versions, version)
+	}
+	require.Equal(t, []string{"", "6", "6", "", "7"}, versions)
 }
 
 // A node that is not Ready for a moment, or is deleted, lowers the number of nodes that were kept Ready.

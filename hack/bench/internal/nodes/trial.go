@@ -66,7 +66,7 @@ func (t *trial) runSteps(ctx context.Context, kubeconfig, dir string) (err error
 	}
 	watching, end := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	for _, watch := range []func(context.Context, *controlplane.Client) error{t.watcher.watchNodes, t.watcher.watchPods} {
+	for _, watch := range []func(context.Context, watchClient) error{t.watcher.watchNodes, t.watcher.watchPods} {
 		group.Go(func() { t.watcher.recordError(watch(watching, t.client)) })
 	}
 	defer group.Wait()

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed81659283/nodeagent/hack/bench/internal/wait"
 	"github.com/seed81659283/nodeagent/internal/controlplane"
 )
 
@@ -53,37 +54,61 @@ type observed struct {
 	} `json:"status"`
 }
 
+// watchClient reads the events of a watch. [controlplane.Client] implements it.
+type watchClient interface {
+	Watch(ctx context.Context, path string, handle func(controlplane.Event) error) error
+}
+
 // watchNodes records whether nodes are Ready until ctx ends.
-func (w *watcher) watchNodes(ctx context.Context, client *controlplane.Client) error {
+func (w *watcher) watchNodes(ctx context.Context, client watchClient) error {
 	return w.watch(ctx, client, "/api/v1/nodes", w.recordNode)
 }
 
 // watchPods records when pods of the default namespace are bound and when they run, until ctx ends.
-func (w *watcher) watchPods(ctx context.Context, client *controlplane.Client) error {
+func (w *watcher) watchPods(ctx context.Context, client watchClient) error {
 	return w.watch(ctx, client, "/api/v1/namespaces/default/pods", w.recordPod)
 }
 
-// watch calls record for each event at path until ctx ends. If the API server closes the watch, it continues from the last event.
-func (w *watcher) watch(ctx context.Context, client *controlplane.Client, path string, record func(kind string, object *observed, at time.Time)) error {
-	for version := ""; ctx.Err() == nil; {
-		start := version
-		err := client.Watch(ctx, path+"?resourceVersion="+version, func(e controlplane.Event) error {
+// Limits of failed watches.
+const (
+	maxWatchFailures = 20                     // in a row, without an event
+	watchPause       = 100 * time.Millisecond // before the next request, times the number of failures
+)
+
+// errVersionLost is the error of a watch whose version the API server does not have any more.
+var errVersionLost = errors.New("the version of the watch is lost")
+
+// watch calls record for each event at path until ctx ends. If the API server closes the watch, which it does after some minutes or when it
+// is busy, watch resumes from the last event. Without the version of that event, it receives all objects again.
+func (w *watcher) watch(ctx context.Context, client watchClient, path string, record func(kind string, object *observed, at time.Time)) error {
+	version, failures := "", 0
+	for ctx.Err() == nil {
+		err := client.Watch(ctx, path+"?allowWatchBookmarks=true&resourceVersion="+version, func(e controlplane.Event) error {
 			at := time.Now()
+			if e.Type == "ERROR" {
+				return fmt.Errorf("watch %s: %w: %s", path, errVersionLost, e.Object)
+			}
 			var object observed
 			if err := json.Unmarshal(e.Object, &object); err != nil {
 				return err
 			}
-			if e.Type == "ERROR" {
-				return fmt.Errorf("watch %s: %s", path, e.Object)
+			version, failures = object.Metadata.ResourceVersion, 0
+			if e.Type == "BOOKMARK" {
+				return nil
 			}
-			version = object.Metadata.ResourceVersion
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			record(e.Type, &object, at)
 			return nil
 		})
-		if err != nil && version == start { // not the regular end of a watch
+		if status, ok := errors.AsType[*controlplane.StatusError](err); errors.Is(err, errVersionLost) || ok && status.Code == http.StatusGone {
+			version = ""
+		}
+		if failures++; failures > maxWatchFailures {
 			return err
+		}
+		if wait.Sleep(ctx, time.Duration(failures)*watchPause) != nil {
+			return nil // ctx has ended
 		}
 	}
 	return nil
