@@ -11,6 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
+	"github.com/seed81659283/nodeagent/lifecycle/admission"
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
@@ -76,12 +77,12 @@ func (a *Agent) createPreemptor(_ context.Context, opts *lifecycle.Options) erro
 		return nil
 	}
 	preemptor, err := podevict.NewPreemptor(podevict.PreemptorOptions{
-		Node: func() *corev1.Node { return a.devices.WithoutDevices(a.node.Node()) }, Pods: &a.pods, Event: a.recordEvent, Preempted: a.metrics.Preempted,
+		Node: func() *corev1.Node { return a.placed.WithoutDevices(a.node.Node()) }, Pods: &a.pods, Event: a.recordEvent, Preempted: a.metrics.Preempted,
 	})
 	if err != nil {
 		return err
 	}
 	a.checks = append(a.checks, preemptor.Admit)
-	opts.AdmitChecksNodeAffinity, opts.AdmitResize = true, preemptor.AdmitResize
+	opts.AdmitChecksNodeAffinity, opts.AdmitResize = true, admission.ChainResize(opts.AdmitResize, preemptor.AdmitResize)
 	return nil
 }

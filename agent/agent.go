@@ -21,10 +21,11 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/remote"
+	"github.com/seed81659283/nodeagent/device/placement"
 	"github.com/seed81659283/nodeagent/device/plugin"
-	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/eviction"
 	"github.com/seed81659283/nodeagent/gc"
+	"github.com/seed81659283/nodeagent/internal/iptables"
 	"github.com/seed81659283/nodeagent/internal/memreturn"
 	"github.com/seed81659283/nodeagent/internal/partgroup"
 	"github.com/seed81659283/nodeagent/internal/runonce"
@@ -59,7 +60,7 @@ type Agent struct {
 	generator   *pleg.Generator
 	cgroups     cgroupParts
 	volumes     *volume.Volumes        // nil: the runtime does not support volumes
-	devices     *poddevice.Devices     // nil: pods of Options.Runtime have no devices
+	placed      *placement.Placement   // devices and exclusive CPUs; nil: pods of Options.Runtime have none
 	plugins     *plugin.Host           // of devices
 	unused      gc.ImageGC             // nil: the runtime does not support images
 	collector   *stats.Collector       // nil: no cgroups to measure
@@ -99,12 +100,18 @@ func New(ctx context.Context, config Config, options Options) (_ *Agent, err err
 		a.level.Set(config.Node.LogLevel)
 		a.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: a.level}))
 	}
+	if err := a.config.PrepareHost(options.OwnProcess, a.log); err != nil {
+		return nil, fmt.Errorf("config of the agent: %w", err)
+	}
 	if options.OwnProcess {
 		if !a.servesAPI() || !*config.Kubelet.EnableProfilingHandler {
 			runtime.MemProfileRate = 0 // no handler serves the heap profile, which takes 1.6 MiB
 		}
 		memreturn.LimitToCgroup(a.log)
 		a.parts.Add("memory return", func(ctx context.Context) error { return memreturn.Run(ctx, a.log) })
+	}
+	if *config.Kubelet.MakeIPTablesUtilChains {
+		a.parts.Add("iptables chains", iptables.NewChains(iptables.Options{Logger: a.log}).Run)
 	}
 	defer func() {
 		if err != nil {

@@ -6,7 +6,8 @@ package agent
 import (
 	"context"
 	"os"
-	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups/driver"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
@@ -17,14 +18,22 @@ import (
 	"github.com/seed81659283/nodeagent/stats"
 )
 
-// createPodParts creates the parts for user namespaces, cgroups and volumes. Without a CRI endpoint, cgroups and volumes are those of Options.
+// createPodParts creates the parts for user namespaces, cgroups and volumes. With Options.Runtime, cgroups and volumes are those of Options.
 func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) error {
-	if a.client == nil {
+	if a.client == nil && !*a.config.Kubelet.CgroupsPerQOS {
 		if opts.Volumes = a.options.Volumes; a.options.Cgroups == nil {
 			return nil
 		}
 		a.cgroups.driver, a.cgroups.machine = a.options.Cgroups, a.options.Cgroups
 		return a.createCgroupTree(opts, podtree.MachineOptions(a.machine.CPUs, a.machine.Memory, a.machine.Swap))
+	}
+	if *a.config.Kubelet.CgroupsPerQOS {
+		if err := a.openCgroups(ctx, opts); err != nil {
+			return err
+		}
+	}
+	if a.client == nil { // plain processes with cgroups
+		return a.createCollector()
 	}
 	status, err := a.client.Status(ctx)
 	if err != nil {
@@ -36,11 +45,6 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 		return err
 	}
 	opts.Spec.UserNamespace = ranges.Assign
-	if *a.config.Kubelet.CgroupsPerQOS {
-		if err := a.openCgroups(ctx, opts); err != nil {
-			return err
-		}
-	}
 	if err := a.createVolumes(ctx, opts); err != nil || a.cgroups.tree == nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func (a *Agent) createPodParts(ctx context.Context, opts *lifecycle.Options) err
 
 // openCgroups opens the cgroups of this machine, with names in the format of the runtime's cgroup driver, and creates the cgroup tree of pods.
 func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error {
-	names, err := a.config.Kubelet.RuntimeCgroupDriver(ctx, a.client)
+	names, err := a.config.Kubelet.RuntimeCgroupDriver(ctx, a.runtime.(cri.StatusReporter))
 	if err != nil {
 		return err
 	}
@@ -76,8 +80,8 @@ func (a *Agent) openCgroups(ctx context.Context, opts *lifecycle.Options) error 
 
 // createCgroupTree creates the tree of cgroups, with options host. The tree creates, updates and removes the cgroups of pods.
 func (a *Agent) createCgroupTree(opts *lifecycle.Options, host podtree.Options) (err error) {
-	reserved, _ := a.config.Kubelet.Reserved()                                     // validated
-	host.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free
+	a.config.Kubelet.LimitPods(&host, a.node.Initial)
+	host.Node.ExclusiveCPUs = func(pod *corev1.Pod, container string) bool { return a.placed.HasExclusiveCPUs(pod, container) }
 	host.Logger, host.Hooks = a.log, a.metrics.Cgroups(host.Node.CgroupVersion(), a.options.Hooks.Cgroups)
 	if a.cgroups.tree, err = podtree.New(a.cgroups.driver, nil, host); err != nil { // the reconciler follows the pods of the tree
 		return err
@@ -92,12 +96,12 @@ func (a *Agent) createCollector() (err error) {
 	rootDir := a.config.Node.RootDir
 	o := stats.Options{
 		NodeName: a.config.Node.NodeName, Machine: a.cgroups.machine, Root: rootDir, LogRoot: a.config.Kubelet.PodLogsDir, Logger: a.log,
-		Volumes: volumestats.OfPods(rootDir, &a.pods, a.volumes),
 	}
-	if rules, _ := a.config.Kubelet.EvictionRules(); len(rules.Thresholds) > 0 { // a pod may fill a disk in less than the default minute
-		o.VolumePeriod = 10 * time.Second
+	var measured bool
+	if o.VolumePeriod, measured = a.config.Kubelet.VolumePeriod(); measured && a.volumes != nil { // plain processes have no volumes
+		o.Volumes = volumestats.OfPods(rootDir, &a.pods, a.volumes)
 	}
-	if a.collector, err = stats.New(a.cgroups.driver, a.client, o); err != nil {
+	if a.collector, err = stats.New(a.cgroups.driver, a.runtime, o); err != nil {
 		return err
 	}
 	a.cachedStats = a.collector.Cached(pagesMaxAge)

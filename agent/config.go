@@ -63,6 +63,7 @@ func setDefaults(config *Config, opts *Options) error {
 func checkOptions(config *Config, opts *Options, evicts bool) error {
 	k, cluster := &config.Kubelet, config.InCluster()
 	remote, measured := k.ContainerRuntimeEndpoint != "", *k.CgroupsPerQOS || opts.Measurer != nil
+	certificates := k.RotateCertificates || k.ServerTLSBootstrap || config.Node.BootstrapKubeconfig != ""
 	names := sourceNames(config, opts)
 	var errs []error
 	for _, conflict := range []struct {
@@ -72,13 +73,11 @@ func checkOptions(config *Config, opts *Options, evicts bool) error {
 		{len(names) == 0, "Options.Sources, staticPodPath, staticPodURL and kubeconfig are not set: there would be no pods to run"},
 		{opts.API != nil && (config.Node.Kubeconfig != "Options.API" || k.RotateCertificates), "Options.API excludes kubeconfig and rotateCertificates"},
 		{opts.Runtime != nil && remote, "Options.Runtime and containerRuntimeEndpoint are both set"},
+		{opts.Runtime != nil && *k.CgroupsPerQOS, "Options.Runtime and cgroupsPerQOS are both set: its cgroups are Options.Cgroups, and its pods have no exclusive CPUs"},
 		{opts.Runtime == nil && (opts.Cgroups != nil || opts.Volumes != nil), "Options.Cgroups and Options.Volumes need Options.Runtime"},
 		{opts.Cgroups != nil && opts.Machine == nil, "Options.Cgroups needs Options.Machine, the capacity of the simulated machine"},
 		{opts.Ephemeral && opts.Runtime == nil, "Options.Ephemeral needs Options.Runtime: another runtime reads files of the agent"},
-		{
-			opts.Ephemeral && (k.RotateCertificates || k.ServerTLSBootstrap || config.Node.BootstrapKubeconfig != ""),
-			"rotateCertificates, serverTLSBootstrap and bootstrapKubeconfig need a rootDir: Options.Ephemeral has none",
-		},
+		{opts.Ephemeral && certificates, "rotateCertificates, serverTLSBootstrap and bootstrapKubeconfig need a rootDir: Options.Ephemeral has none"},
 		{opts.Ephemeral && *k.EnableServer, "enableServer needs a rootDir: Options.Ephemeral has none"},
 		{opts.Hosts != nil && !cluster, "Options.Hosts needs kubeconfig: the addresses are those of a Node object"},
 		{len(opts.Plugins) > 0 && !remote, "Options.Plugins needs containerRuntimeEndpoint: another runtime cannot mount"},

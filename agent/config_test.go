@@ -42,13 +42,19 @@ func TestNewNamesMissingSetting(t *testing.T) {
 		"enableServer needs a rootDir": func(c *agent.Config, o *agent.Options) {
 			o.Ephemeral, o.Runtime, c.Kubelet.EnableServer = true, runtime, new(true)
 		},
-		"objectsDir and kubeconfig are both set":       func(c *agent.Config, _ *agent.Options) { c.Node.ObjectsDir, c.Node.Kubeconfig = "/o", "/k" },
-		"manifestSocket needs staticPodPath":           func(c *agent.Config, _ *agent.Options) { c.Node.ManifestSocket = "/s" },
-		"keepObjects needs kubeconfig":                 func(c *agent.Config, _ *agent.Options) { c.Node.KeepObjects = true },
-		"rotateCertificates needs kubeconfig":          func(c *agent.Config, _ *agent.Options) { c.Kubelet.RotateCertificates = true },
-		"bootstrapKubeconfig needs kubeconfig":         func(c *agent.Config, _ *agent.Options) { c.Node.BootstrapKubeconfig = "/b" },
-		"serverTLSBootstrap needs kubeconfig":          func(c *agent.Config, _ *agent.Options) { c.Kubelet.ServerTLSBootstrap = true },
-		"cgroupsPerQOS needs containerRuntimeEndpoint": func(c *agent.Config, _ *agent.Options) { c.Kubelet.CgroupsPerQOS = new(true) },
+		"objectsDir and kubeconfig are both set":         func(c *agent.Config, _ *agent.Options) { c.Node.ObjectsDir, c.Node.Kubeconfig = "/o", "/k" },
+		"manifestSocket needs staticPodPath":             func(c *agent.Config, _ *agent.Options) { c.Node.ManifestSocket = "/s" },
+		"keepObjects needs kubeconfig":                   func(c *agent.Config, _ *agent.Options) { c.Node.KeepObjects = true },
+		"rotateCertificates needs kubeconfig":            func(c *agent.Config, _ *agent.Options) { c.Kubelet.RotateCertificates = true },
+		"bootstrapKubeconfig needs kubeconfig":           func(c *agent.Config, _ *agent.Options) { c.Node.BootstrapKubeconfig = "/b" },
+		"serverTLSBootstrap needs kubeconfig":            func(c *agent.Config, _ *agent.Options) { c.Kubelet.ServerTLSBootstrap = true },
+		"Options.Runtime and cgroupsPerQOS are both set": func(c *agent.Config, o *agent.Options) { c.Kubelet.CgroupsPerQOS, o.Runtime = new(true), runtime },
+		"cpuManagerPolicy static needs containerRuntimeEndpoint, or cgroupsPerQOS and an agent of root: a plain process has a cpuset only in a cgroup": func(c *agent.Config, _ *agent.Options) {
+			c.Kubelet.CPUManagerPolicy = "static"
+		},
+		"memoryManagerPolicy Static needs containerRuntimeEndpoint, or cgroupsPerQOS": func(c *agent.Config, _ *agent.Options) {
+			c.Kubelet.MemoryManagerPolicy = "Static"
+		},
 		"evictionHard and evictionSoft need cgroupsPerQOS": func(c *agent.Config, _ *agent.Options) {
 			c.Kubelet.EvictionHard = map[string]string{"memory.available": "1Gi"}
 		},

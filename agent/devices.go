@@ -4,13 +4,12 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"os"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/placement"
 	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/device/podresources"
@@ -25,61 +24,58 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if a.options.Runtime != nil || a.options.Ephemeral {
 		return nil
 	}
-	topology, _ := a.config.Kubelet.Topology() // validated
-	var err error
-	if topology.Machine, err = device.ReadMachineNodes(os.DirFS("/")); err != nil {
+	configured, _ := a.config.Kubelet.Topology() // validated
+	topology, err := placement.ReadNodes(os.DirFS("/"), configured)
+	if err != nil {
 		return err
 	}
 	checkpoint := a.filePath("device-plugins/" + plugin.CheckpointName)
 	opts := poddevice.Options{Runtime: a.runtime, IsManaged: a.pods.IsManaged, Allocator: device.Options{
-		Record: a.filePath("devices"), Topology: topology, IsForeign: a.hasResource, Logger: a.log,
+		Record: a.filePath("devices"), Topology: topology, IsForeign: a.node.HasCapacity, Logger: a.log,
 		Previous: func() (device.Previous, error) { return plugin.ReadCheckpoint(checkpoint) },
 		Hooks:    a.metrics.Devices(device.Hooks{CapacityChanged: a.node.Changed}),
 	}, Unhealthy: poddevice.Reaction(a.config.Node.UnhealthyDevices), Evict: a.pods.Evict}
 	if a.config.Node.AdoptPods { // for the kubelet that takes the node back
 		opts.Allocator.Export = plugin.ExportTo(checkpoint)
 	}
-	if a.devices, err = poddevice.New(opts); err != nil {
+	devices, err := poddevice.New(opts)
+	if err != nil {
 		return err
 	}
-	allocator := a.devices.Allocator()
-	plugins := plugin.Options{
+	cpuManager, _ := a.config.Kubelet.CPUManager() // validated
+	memoryManager, _ := a.config.Kubelet.MemoryManager(a.machine.Memory)
+	updater, _ := a.runtime.(cri.Updater)
+	files := placement.FilesIn(a.config.Node.RootDir, a.config.Node.AdoptPods)
+	if a.placed, err = placement.NewNode(os.DirFS("/"), cpuManager, files, placement.Options{
+		Devices: devices, MemoryConfig: memoryManager, Containers: a.generator, Updater: updater, IsManaged: a.pods.IsManaged,
+		Period: a.config.Kubelet.CPUManagerReconcilePeriod.Duration, Hooks: placement.Hooks{CPUsPinned: a.metrics.CPUs(cpuManager), MemoryPinned: a.metrics.Memory()}, Logger: a.log,
+	}); err != nil {
+		return err
+	}
+	a.metrics.CPUUsage(a.placed.CPUUsage)
+	allocator := devices.Allocator()
+	if a.plugins, err = plugin.New(plugin.Options{
 		Dir: a.filePath("device-plugins"), Registry: a.filePath("plugins_registry"), Receiver: allocator, Sockets: allocator.Sockets(), Logger: a.log,
 		Hooks: plugin.Hooks{RegistrationRequested: a.metrics.DevicePlugins()},
-	}
-	if a.plugins, err = plugin.New(plugins); err != nil {
+	}); err != nil {
 		return err
 	}
-	resources := podresources.Options{Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(a.devicePods), Devices: allocator, Logger: a.log}
+	resources := podresources.Options{Socket: a.filePath("pod-resources/kubelet.sock"), Pods: podresources.PodsFunc(poddevice.ActivePods(&a.pods)), Devices: allocator, CPUs: a.placed, Memory: a.placed, Logger: a.log}
 	resources.Hooks.SocketCreated = takeover.Marker(a.log)
 	resources.Hooks.RequestReceived, resources.Hooks.RequestFailed = a.metrics.PodResources()
 	server, err := podresources.New(resources)
 	if err != nil {
 		return err
 	}
-	o.Devices = a.devices
-	a.parts.Add("devices", a.devices.Run)
+	o.Devices, o.AdmitResize = a.placed, a.placed.AdmitResize
+	a.parts.Add("devices", a.placed.Run)
 	a.parts.Add("device plugins", a.plugins.Run)
 	a.parts.Add("podresources API", server.Run)
 	return nil
 }
 
-// hasResource reports whether the capacity of the Node object contains the named resource. Without a cluster it returns false.
-func (a *Agent) hasResource(name string) bool {
-	_, ok := cmp.Or(a.Node(), &corev1.Node{}).Status.Capacity[corev1.ResourceName(name)]
-	return ok
-}
-
-// devicePods returns the active pods for the podresources API. It returns no inactive pods.
-func (a *Agent) devicePods() (active, inactive []device.Pod) {
-	pods, _ := a.pods.Active()
-	return poddevice.FromPods(pods), nil
-}
-
 // deviceCapacity returns the resources of device plugins for the Node status: capacity, allocatable, and removed resources.
 func (a *Agent) deviceCapacity() (d nodestatus.Devices) {
-	if a.devices != nil {
-		d.Capacity, d.Allocatable, d.Removed = a.devices.Capacity()
-	}
+	d.Capacity, d.Allocatable, d.Removed = a.placed.Capacity()
 	return d
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package agent is a whole node: the packages of this module, connected as the kubelet connects its parts, with a kubelet's configuration and
-// defaults. It has no rules of its own: each rule is in the package of its engine, and a test limits this package to 1,500 lines.
+// defaults. It has no rules of its own: each rule is in the package of its engine, and a test limits this package to 1,600 lines.
 //
 //	config, err := agent.LoadConfig("/etc/nodeagent/agent.yaml") // a KubeletConfiguration and a NodeConfiguration
 //	a, err := agent.New(ctx, config, agent.Options{OwnProcess: true})
@@ -19,7 +19,7 @@
 //     no images of registries, and volumes and cgroups only by Options.Volumes and Options.Cgroups.
 //   - kubeconfig makes the machine a node of a cluster: Node object, lease, statuses, events, mirror pods, tokens, and the checks of admission.
 //     With tokensOnly it issues tokens alone. Without it the pods of the sources run, and objectsDir or Options.Objects has their config maps and secrets.
-//   - cgroupsPerQOS gives pods their cgroups, and the node its statistics. Without it no limit of a pod as a whole holds, no pod is evicted
+//   - cgroupsPerQOS gives pods their cgroups, also plain processes if the agent is root, and the node its statistics. Without it no limit of a pod as a whole holds, no pod is evicted
 //     unless Options.Measurer is set, and the pages of statistics are empty.
 //   - enableServer serves the kubelet's HTTP API. Without it kubectl logs, exec and top do not work on the node.
 //   - Probes, volumes (where the runtime mounts), image and container GC and log rotation are always there.

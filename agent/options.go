@@ -73,8 +73,8 @@ type Options struct {
 	// Ephemeral means that the agent stores nothing on disk: no pods, probe results, image records and container logs. Runtime must then be a
 	// runtime that reads no files of the agent. rootDir is not used, enableServer defaults to false, and healthzPort to 0. False: files are in rootDir and podLogsDir.
 	Ephemeral bool
-	// OwnProcess permits settings of the whole process. New sets the memory limit of the Go runtime to 80 % of the cgroup's limit, and disables heap
-	// profiles that no handler serves. Run returns unused memory to the system. False: the agent changes no settings of the process.
+	// OwnProcess permits memory limits of the Go runtime, no heap profiles if no handler serves them, oomScoreAdj, maxOpenFiles and kubeletCgroups with containerRuntimeEndpoint,
+	// and kernel parameters with hostSettings; Run returns unused memory to the system. False: the agent changes no settings of the process or machine.
 	OwnProcess bool
 	// Rand returns a number in [0,1) for the jitter of all engines. Nil: math/rand/v2.
 	Rand func() float64

@@ -32,17 +32,18 @@ import (
 // createFeed returns the feed, which passes pods to the reconciler: first the stored pods, then the pods of each source.
 func (a *Agent) createFeed() *source.Feed {
 	f := &source.Feed{Set: a.setPods, Transform: a.options.Transform, Logger: a.log}
+	var lost error
 	if a.store != nil {
-		stored, err := a.store.Load()
-		if err != nil {
-			a.log.Error("the pods of the store are lost; running pods are left running", "error", err)
+		if f.Stored, lost = a.store.Load(); lost != nil {
+			a.log.Error("the pods of the store are lost; running pods are left running", "error", lost)
 		}
-		f.Stored, f.Update = stored, a.store.Update
+		f.Update = a.store.Update
 	}
 	k, n := &a.config.Kubelet, &a.config.Node
 	hasObjects, hasTokens := n.ObjectsDir != "" || a.options.Objects != nil, n.Kubeconfig != ""
 	if k.StaticPodPath != "" {
 		o := source.DirOptions{Period: k.FileCheckFrequency.Duration, NodeName: n.NodeName, AllowObjects: hasObjects, AllowTokens: hasTokens, Logger: a.log}
+		o.MissingIsEmpty = lost == nil && !source.HasPods(f.Stored, source.File)
 		f.Sources = append(f.Sources, source.Manifests(source.File, source.NewDir(k.StaticPodPath, o).Run, a.log))
 	}
 	if k.StaticPodURL != "" {
@@ -114,11 +115,11 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	if a.options.Ephemeral { // without a file for a random owner ID, a restarted agent must have an equal one
 		opts.Owner = n.NodeName
 	}
-	if a.client == nil { // without cgroups, which report more of the machine
-		opts.Spec.Node = &qos.Node{MemoryCapacity: a.machine.Memory}
-	} else {
+	if a.client != nil {
 		opts.Spec.ResolvConf = k.HostDNS()
 		opts.Spec.NoResolvConf = opts.Spec.ResolvConf == nil
+	} else if !*k.CgroupsPerQOS { // the cgroups report more of the machine
+		opts.Spec.Node = &qos.Node{MemoryCapacity: a.machine.Memory}
 	}
 	hooks := []lifecycle.Hooks{a.options.Hooks.Lifecycle, {StatusChanged: a.logStatus, Event: a.recordEvent}}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/seed81659283/nodeagent/gc"
 	"github.com/seed81659283/nodeagent/images"
 	"github.com/seed81659283/nodeagent/images/credential"
+	"github.com/seed81659283/nodeagent/internal/embedded"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/lifecycle/podevents"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
@@ -28,17 +29,17 @@ func (a *Agent) openRuntime(ctx context.Context, _ *lifecycle.Options) (err erro
 		a.runtime = a.options.Runtime
 		return nil
 	case endpoint == "":
-		embedded, err := process.Open(a.filePath("processes"), process.Options{Logger: a.log})
-		if err == nil {
-			a.runtime = embedded
-		}
+		a.runtime, err = embedded.Open(ctx, a.filePath("processes"), &a.config.Kubelet, a.log)
 		return err
 	}
 	if a.client, err = remote.Dial(endpoint, remote.Options{CallReturned: a.metrics.Runtime()}); err != nil {
 		return err
 	}
 	a.runtime = a.client
-	return a.client.Check(ctx) // Dial does not connect
+	if err = a.client.Check(ctx); err == nil { // Dial does not connect
+		a.config.Kubelet.SetPodCIDR(ctx, a.runtime, a.log)
+	}
+	return err
 }
 
 // createPLEG creates the PLEG, which lists the pods of the runtime. If the runtime can reopen log files, it also creates the log rotation.
@@ -68,7 +69,7 @@ func (a *Agent) createPLEG(context.Context, *lifecycle.Options) error {
 // createImageParts creates the image puller and the image garbage collection. The embedded runtime has no images and needs neither.
 func (a *Agent) createImageParts(ctx context.Context, opts *lifecycle.Options) error {
 	runtime, ok := a.runtime.(cri.ImageService)
-	if _, embedded := a.runtime.(*process.Runtime); !ok || embedded { // the embedded runtime ignores the image and runs programs of the host
+	if _, plain := a.runtime.(*process.Runtime); !ok || plain { // the embedded runtime ignores the image and runs programs of the host
 		return nil
 	}
 	n, k := &a.config.Node, &a.config.Kubelet

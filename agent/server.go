@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -49,15 +50,10 @@ func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 		return nil
 	}
 	k := &a.config.Kubelet
-	access, err := a.createAccess()
-	if err != nil {
-		return err
-	}
-	streams, err := a.createStreams()
-	if err != nil {
-		return err
-	}
-	metrics, err := a.metricPages(ctx)
+	access, accessErr := a.createAccess()
+	streams, streamsErr := a.createStreams()
+	metrics, metricsErr := a.metricPages(ctx)
+	err := errors.Join(accessErr, streamsErr, metricsErr)
 	if err != nil {
 		return err
 	}
@@ -98,15 +94,9 @@ func (a *Agent) createServer(ctx context.Context, _ *lifecycle.Options) error {
 
 // addHealthz adds the server of healthzPort, which does not depend on enableServer.
 func (a *Agent) addHealthz(context.Context, *lifecycle.Options) error {
-	address := a.config.Kubelet.HealthzAddress()
-	if address == "" {
-		return nil
+	if address := a.config.Kubelet.HealthzAddress(); address != "" {
+		a.parts.Add("healthz", func(ctx context.Context) error { return nodeapi.RunHealthz(ctx, address, a.log) })
 	}
-	server, err := nodeapi.New(nodeapi.Options{Insecure: true, Logger: a.log})
-	if err != nil {
-		return err
-	}
-	a.parts.Add("healthz", func(ctx context.Context) error { return server.ListenAndRun(ctx, address, server.Healthz()) })
 	return nil
 }
 

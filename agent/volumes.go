@@ -69,12 +69,11 @@ func (a *Agent) createVolumes(ctx context.Context, o *lifecycle.Options) error {
 	maps.Copy(opts.Plugins, a.options.Plugins)
 	opts.Hooks.Event = a.recordPodEvent
 	opts.Hooks = a.metrics.Volumes(a.options.Hooks.Volumes, opts.Hooks)
-	volumes, err := volume.New(opts)
-	if err != nil {
+	if a.volumes, err = volume.New(opts); err != nil {
 		return err
 	}
-	a.volumes, o.Volumes, o.Spec.VolumeGroups = volumes, volumes, volumes.SupplementalGroups
-	a.parts.Add("volumes", volumes.Run)
+	o.Volumes, o.Spec.VolumeGroups = a.volumes, a.volumes.SupplementalGroups
+	a.parts.Add("volumes", a.volumes.Run)
 	return nil
 }
 

@@ -54,8 +54,31 @@ type Configuration struct {
 	ResolvConf           *string  `json:"resolvConf,omitempty"`           // /etc/resolv.conf; empty: pods get no name server of the host
 	AllowedUnsafeSysctls []string `json:"allowedUnsafeSysctls,omitempty"` // none
 
-	TopologyManagerPolicy string `json:"topologyManagerPolicy,omitempty"` // "none"; aligns devices only, neither CPUs nor memory
-	TopologyManagerScope  string `json:"topologyManagerScope,omitempty"`  // container; or pod
+	PodCIDR                string          `json:"podCIDR,omitempty"`                // passed to the container runtime at the start; none
+	PodPidsLimit           *int64          `json:"podPidsLimit,omitempty"`           // processes and threads of a pod; -1: no limit
+	MemoryThrottlingFactor *float64        `json:"memoryThrottlingFactor,omitempty"` // for memory.high on cgroup v2; none
+	VolumeStatsAggPeriod   metav1.Duration `json:"volumeStatsAggPeriod,omitempty"`   // time between measurements of a volume: 1m; negative: volumes are not measured
+
+	FailSwapOn             *bool  `json:"failSwapOn,omitempty"`             // do not start on a machine with swap; true for a container runtime
+	FailCgroupV1           *bool  `json:"failCgroupV1,omitempty"`           // do not start on a host with cgroup v1; false
+	ProtectKernelDefaults  bool   `json:"protectKernelDefaults,omitempty"`  // do not start with other kernel parameters than those of the kubelet; false
+	MakeIPTablesUtilChains *bool  `json:"makeIPTablesUtilChains,omitempty"` // create the iptables chains of a kubelet; that of hostSettings
+	OOMScoreAdj            *int32 `json:"oomScoreAdj,omitempty"`            // of this process: -999
+	MaxOpenFiles           int64  `json:"maxOpenFiles,omitempty"`           // of this process: 1000000
+	KubeletCgroups         string `json:"kubeletCgroups,omitempty"`         // cgroup of this process, as an absolute name; empty: that in which it was started
+
+	CPUManagerPolicy             string            `json:"cpuManagerPolicy,omitempty"`             // none; static: exclusive CPUs for containers that request whole CPUs
+	CPUManagerPolicyOptions      map[string]string `json:"cpuManagerPolicyOptions,omitempty"`      // of the policy static; none
+	CPUManagerReconcilePeriod    metav1.Duration   `json:"cpuManagerReconcilePeriod,omitempty"`    // 10s
+	ReservedSystemCPUs           string            `json:"reservedSystemCPUs,omitempty"`           // CPUs that no container gets exclusively, such as 0-1,8; chosen by the policy static
+	MemoryManagerPolicy          string            `json:"memoryManagerPolicy,omitempty"`          // None; Static: containers of Guaranteed pods have memory on NUMA nodes of their own
+	TopologyManagerPolicy        string            `json:"topologyManagerPolicy,omitempty"`        // none; aligns devices, CPUs and memory
+	TopologyManagerPolicyOptions map[string]string `json:"topologyManagerPolicyOptions,omitempty"` // prefer-closest-numa-nodes, max-allowable-numa-nodes; none
+	TopologyManagerScope         string            `json:"topologyManagerScope,omitempty"`         // container; or pod
+
+	// ReservedMemory is the memory of each NUMA node that no container gets: none. The policy Static needs, of each type, the sum of systemReserved,
+	// kubeReserved and evictionHard.
+	ReservedMemory []MemoryReservation `json:"reservedMemory,omitempty"`
 
 	SerializeImagePulls         *bool           `json:"serializeImagePulls,omitempty"`         // false; true: pull one image after the other
 	MaxParallelImagePulls       *int32          `json:"maxParallelImagePulls,omitempty"`       // 5; the kubelet pulls one image after the other

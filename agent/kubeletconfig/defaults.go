@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/eviction"
@@ -18,6 +20,9 @@ import (
 
 // defaultResolvConf is the default of resolvConf.
 const defaultResolvConf = "/etc/resolv.conf"
+
+// defaultVolumePeriod is the default of volumeStatsAggPeriod.
+const defaultVolumePeriod = time.Minute
 
 // The default ports of a kubelet.
 const (
@@ -29,6 +34,7 @@ const (
 type Defaults struct {
 	Cluster       bool // the node belongs to a cluster: see [Documents.InCluster]
 	RemoteRuntime bool // containers run in a container runtime that has cgroups
+	HostSettings  bool // the agent may change the machine: see NodeConfiguration.HostSettings
 }
 
 // SetDefaults sets each missing field to the kubelet's default. Some defaults depend on d, the properties of the node. After
@@ -60,6 +66,9 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	setDefault(&c.CgroupDriver, cri.CgroupDriverCgroupfs.String())
 	setPointer(&c.CgroupsPerQOS, d.RemoteRuntime)
 
+	setDefault(&c.CPUManagerPolicy, cpus.PolicyNone)
+	setDuration(&c.CPUManagerReconcilePeriod, 10*time.Second)
+	setDefault(&c.MemoryManagerPolicy, numa.PolicyNone)
 	setDefault(&c.TopologyManagerPolicy, device.None.String())
 	setDefault(&c.TopologyManagerScope, "container")
 
@@ -80,7 +89,21 @@ func (c *Configuration) SetDefaults(d Defaults) {
 	}
 	setDuration(&c.EvictionPressureTransitionPeriod, 5*time.Minute)
 	setPointer(&c.MergeDefaultEvictionSettings, false)
+	c.setHostDefaults(d)
 	c.setServerDefaults(d)
+}
+
+// setHostDefaults sets the missing fields for the machine, the limits of pods and this process.
+func (c *Configuration) setHostDefaults(d Defaults) {
+	if c.PodPidsLimit == nil || *c.PodPidsLimit < 0 {
+		c.PodPidsLimit = new(int64(-1))
+	}
+	setDuration(&c.VolumeStatsAggPeriod, defaultVolumePeriod)
+	setPointer(&c.FailSwapOn, d.RemoteRuntime)
+	setPointer(&c.FailCgroupV1, false)
+	setPointer(&c.MakeIPTablesUtilChains, d.HostSettings)
+	setPointer(&c.OOMScoreAdj, -999)
+	setDefault(&c.MaxOpenFiles, 1_000_000)
 }
 
 // setServerDefaults sets the missing fields for the API of the node. If the node belongs to a cluster, this API is enabled

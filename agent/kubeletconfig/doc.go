@@ -27,8 +27,8 @@
 //     a link to this directory, from which the kubelet reads nothing.
 //   - enableServer, authentication.webhook.enabled and registerNode are true by default only for a node of a cluster: without an API server no
 //     client can be authenticated.
-//   - cgroupsPerQOS is true by default only with a remote container runtime: plain processes have no cgroup. False does not need
-//     enforceNodeAllocatable.
+//   - cgroupsPerQOS is true by default only with a remote container runtime: plain processes have cgroups only with true, which takes root.
+//     False does not need enforceNodeAllocatable.
 //   - maxParallelImagePulls is 5 by default; the kubelet pulls one image after the other unless it is set.
 //
 // DIFFERENCES.md has the others.

@@ -19,6 +19,9 @@ import (
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
+	"github.com/seed81659283/nodeagent/internal/verbosity"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 )
 
@@ -82,6 +85,9 @@ func (s documentSet) decodeDocuments() (d Documents, errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	if other := d.Kubelet.other; other != nil && s.node["logLevel"] == nil {
+		d.Node.LogLevel = verbosity.Level(uint64(other.Logging.Verbosity))
+	}
 	return d, errs
 }
 
@@ -144,7 +150,7 @@ func (d *Documents) SetDefaults() error {
 	if k.ContainerRuntimeEndpoint == "" { // log collectors read the kubelet's directory, which plain processes of a user may not write to
 		k.PodLogsDir = cmp.Or(k.PodLogsDir, filepath.Join(n.RootDir, "logs"))
 	}
-	k.SetDefaults(Defaults{Cluster: d.InCluster(), RemoteRuntime: k.ContainerRuntimeEndpoint != ""})
+	k.SetDefaults(Defaults{Cluster: d.InCluster(), RemoteRuntime: k.ContainerRuntimeEndpoint != "", HostSettings: n.HostSettings})
 	host, err := os.Hostname()
 	n.NodeName = cmp.Or(n.NodeName, strings.ToLower(host))
 	if n.NodeName == "" {
@@ -174,6 +180,8 @@ func (d *Documents) SetDefaults() error {
 func (d *Documents) Validate() error {
 	n, k, cluster := &d.Node, &d.Kubelet, d.InCluster()
 	errs := k.validate()
+	isPlain := k.ContainerRuntimeEndpoint == "" && !*k.CgroupsPerQOS
+	const needsCgroups = " needs containerRuntimeEndpoint, or cgroupsPerQOS and an agent of root: a plain process has a cpuset only in a cgroup"
 	for _, conflict := range []struct {
 		present bool
 		message string
@@ -191,7 +199,8 @@ func (d *Documents) Validate() error {
 		},
 		{n.BootstrapKubeconfig != "" && n.Kubeconfig == "", "bootstrapKubeconfig needs kubeconfig: the certificate is written there"},
 		{k.ServerTLSBootstrap && !cluster, "serverTLSBootstrap needs kubeconfig: the certificate is for the addresses of its Node"},
-		{*k.CgroupsPerQOS && k.ContainerRuntimeEndpoint == "", "cgroupsPerQOS needs containerRuntimeEndpoint: a runtime that has cgroups"},
+		{isPlain && k.CPUManagerPolicy == cpus.PolicyStatic, "cpuManagerPolicy static" + needsCgroups},
+		{isPlain && k.MemoryManagerPolicy == numa.PolicyStatic, "memoryManagerPolicy Static" + needsCgroups},
 		{
 			*k.EnableServer && k.Authorization.Mode == webhook && !cluster,
 			"authorization.mode Webhook needs kubeconfig: the API server decides",

@@ -32,13 +32,13 @@ func TestParseDocumentsReadsBothDocuments(t *testing.T) {
 // Load names the file, and the invalid field or kind.
 func TestLoadNamesFileAndField(t *testing.T) {
 	for text, want := range map[string]string{
-		"maxPods: 5":                        "kind: missing, want KubeletConfiguration or NodeConfiguration",
-		"apiVersion: v1\nkind: Pod":         `apiVersion and kind: "v1" and "Pod" are not supported`,
-		nodeHeader + "---\n" + nodeHeader:   "kind: there are two documents of kind NodeConfiguration",
-		nodeHeader + "nodeIPs: [nope]":      `nodeIPs[0]: "nope": ParseAddr("nope"): unable to parse IP`,
-		nodeHeader + "logLevel: loud":       `logLevel: "loud": slog: level string "loud": unknown name`,
-		nodeHeader + "stateDir: /x":         "stateDir: unknown field",
-		header + "memoryManagerPolicy: All": `memoryManagerPolicy: "All" is not supported by this version, want "None"`,
+		"maxPods: 5":                            "kind: missing, want KubeletConfiguration or NodeConfiguration",
+		"apiVersion: v1\nkind: Pod":             `apiVersion and kind: "v1" and "Pod" are not supported`,
+		nodeHeader + "---\n" + nodeHeader:       "kind: there are two documents of kind NodeConfiguration",
+		nodeHeader + "nodeIPs: [nope]":          `nodeIPs[0]: "nope": ParseAddr("nope"): unable to parse IP`,
+		nodeHeader + "logLevel: loud":           `logLevel: "loud": slog: level string "loud": unknown name`,
+		nodeHeader + "stateDir: /x":             "stateDir: unknown field",
+		header + "memoryReservationPolicy: All": `memoryReservationPolicy: "All" is not supported by this version, want "None"`,
 	} {
 		path := filepath.Join(t.TempDir(), "config.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

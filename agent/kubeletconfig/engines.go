@@ -9,16 +9,21 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
 	"github.com/seed81659283/nodeagent/device"
@@ -72,13 +77,22 @@ func (d *Documents) AuthOptions() auth.Options {
 }
 
 // Reserved returns the amount of each resource that pods cannot use. It consists of systemReserved, kubeReserved and the
-// thresholds in evictionHard, with the default thresholds if mergeDefaultEvictionSettings is true.
+// thresholds in evictionHard, with the default thresholds if mergeDefaultEvictionSettings is true. The CPUs in reservedSystemCPUs replace the CPU in
+// systemReserved and kubeReserved.
 func (c *Configuration) Reserved() (r podtree.Reserved, err error) {
 	var systemErr, kubeErr error
 	r.System, systemErr = parseReserved("systemReserved", c.SystemReserved)
 	r.Kube, kubeErr = parseReserved("kubeReserved", c.KubeReserved)
-	if err := errors.Join(systemErr, kubeErr); err != nil {
+	reserved, cpuErr := c.reservedCPUs()
+	if err := errors.Join(systemErr, kubeErr, cpuErr); err != nil {
 		return r, err
+	}
+	if !reserved.IsEmpty() {
+		delete(r.Kube, corev1.ResourceCPU)
+		if r.System == nil {
+			r.System = corev1.ResourceList{}
+		}
+		r.System[corev1.ResourceCPU] = *resource.NewQuantity(int64(reserved.Len()), resource.DecimalSI)
 	}
 	for signal, reserve := range map[eviction.Signal]*podtree.EvictionReserve{
 		eviction.MemoryAvailable: &r.MemoryAvailable, eviction.NodeFSAvailable: &r.NodeFSAvailable,
@@ -126,6 +140,46 @@ func parseReserved(field string, amounts map[string]string) (corev1.ResourceList
 		list[corev1.ResourceName(name)] = amount
 	}
 	return list, nil
+}
+
+// LimitPods sets the limits of the pods and the reserved resources in o, the options of the cgroups of pods. allocatable are the resources of the node
+// for pods. Call SetDefaults and Validate first.
+func (c *Configuration) LimitPods(o *podtree.Options, allocatable corev1.ResourceList) {
+	reserved, _ := c.Reserved()                                                 // validated
+	o.Reserved = podtree.Reserved{System: reserved.System, Kube: reserved.Kube} // pods may use the memory that evictionHard keeps free
+	o.Node.PodPidsLimit, o.Node.ThrottlingFactor = *c.PodPidsLimit, c.MemoryThrottlingFactor
+	o.Node.MemoryAllocatable = allocatable.Memory().Value()
+}
+
+// VolumePeriod returns the time between two measurements of a volume. With the default volumeStatsAggPeriod and eviction thresholds it is 10 s,
+// because a pod may fill a disk in less than a minute. measured is false if volumes are not measured. Call SetDefaults first.
+func (c *Configuration) VolumePeriod() (period time.Duration, measured bool) {
+	period = c.VolumeStatsAggPeriod.Duration
+	if rules, _ := c.EvictionRules(); period == defaultVolumePeriod && len(rules.Thresholds) > 0 {
+		period = 10 * time.Second
+	}
+	return max(period, 0), period > 0
+}
+
+// SetPodCIDR passes podCIDR, at most one range of each IP family separated by a comma, to runtime, as the kubelet does at its start. It does nothing
+// if podCIDR is empty or runtime is no [cri.PodCIDRSetter]. It logs an error and the agent continues, because the API server may assign the ranges.
+func (c *Configuration) SetPodCIDR(ctx context.Context, runtime cri.Runtime, logger *slog.Logger) {
+	setter, ok := runtime.(cri.PodCIDRSetter)
+	if c.PodCIDR == "" || !ok {
+		return
+	}
+	var ranges []netip.Prefix
+	for text := range strings.SplitSeq(c.PodCIDR, ",") {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			logger.Error("podCIDR is not passed to the container runtime", "podCIDR", c.PodCIDR, "error", err)
+			return
+		}
+		ranges = append(ranges, prefix)
+	}
+	if err := setter.SetPodCIDRs(ctx, ranges); err != nil {
+		logger.Error("podCIDR", "podCIDR", c.PodCIDR, "error", err)
+	}
 }
 
 // DNS returns the IP addresses in the field clusterDNS.
@@ -182,7 +236,7 @@ func (c *Configuration) ShutdownPeriods() ([]shutdown.Period, error) {
 	return periods, nil
 }
 
-// Topology returns the policy and scope of the topology manager, without the NUMA nodes of the machine.
+// Topology returns the policy, options and scope of the topology manager, without the NUMA nodes of the machine. Options are checked by device.New.
 func (c *Configuration) Topology() (t device.Topology, err error) {
 	if t.Policy, err = device.ParsePolicy(cmp.Or(c.TopologyManagerPolicy, device.None.String())); err != nil {
 		err = fmt.Errorf("topologyManagerPolicy: %w", err)
@@ -190,8 +244,39 @@ func (c *Configuration) Topology() (t device.Topology, err error) {
 	if scope := cmp.Or(c.TopologyManagerScope, "container"); scope != "container" && scope != "pod" {
 		err = errors.Join(err, fmt.Errorf("topologyManagerScope: %q is neither container nor pod", scope))
 	}
-	t.PodScope = c.TopologyManagerScope == "pod"
+	t.PodScope, t.Options = c.TopologyManagerScope == "pod", c.TopologyManagerPolicyOptions
 	return t, err
+}
+
+// reservedCPUs returns the CPUs in reservedSystemCPUs.
+func (c *Configuration) reservedCPUs() (topology.CPUSet, error) {
+	set, err := topology.ParseCPUSet(c.ReservedSystemCPUs)
+	if err != nil {
+		err = fmt.Errorf("reservedSystemCPUs: %q: %w", shortenText([]byte(c.ReservedSystemCPUs)), err)
+	}
+	return set, err
+}
+
+// CPUManager returns the configuration of exclusive CPUs. Whether it suits the machine is checked by cpus.NewPolicy.
+func (c *Configuration) CPUManager() (config cpus.Config, err error) {
+	if policies := []string{"", cpus.PolicyNone, cpus.PolicyStatic}; !slices.Contains(policies, c.CPUManagerPolicy) {
+		return config, fmt.Errorf("cpuManagerPolicy: unknown policy: %q, want none or static", shortenText([]byte(c.CPUManagerPolicy)))
+	}
+	reserved, err := c.Reserved()
+	if err != nil {
+		return config, err
+	}
+	aligned, err := c.Topology()
+	if err != nil {
+		return config, err
+	}
+	for _, list := range []corev1.ResourceList{reserved.System, reserved.Kube} {
+		config.ReservedMillis += list.Cpu().MilliValue()
+	}
+	config.ReservedCPUs, _ = c.reservedCPUs() // Reserved has checked it
+	config.Policy, config.Options, config.Topology = c.CPUManagerPolicy, c.CPUManagerPolicyOptions, aligned.Policy
+	config.Gates.AlphaOptions = isGateOn(findGate("CPUManagerPolicyAlphaOptions"), c.FeatureGates)
+	return config, nil
 }
 
 // RuntimeCgroupDriver returns the cgroup driver that the container runtime reports. For a runtime without this call, it is the field cgroupDriver,

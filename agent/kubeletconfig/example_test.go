@@ -7,12 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 )
 
@@ -67,22 +69,26 @@ topologyManagerPolicy: restricted
 	reserved, _ := c.Reserved()   // for podtree.Options
 	periods, _ := c.ShutdownPeriods()
 	topology, _ := c.Topology() // for device.Options
+	cpus, _ := c.CPUManager()   // for placement.NewNode
+	memory, _ := c.MemoryManager(16 << 30)
 	fmt.Println("listen on", c.APIAddresses(), c.HealthzAddress())
+	fmt.Println(cpus.Policy, cpus.ReservedMillis, memory.Policy, memory.HardEviction.String())
 	fmt.Println(topology.Policy, len(rules.Thresholds), logs.MaxSize, images.HighThresholdPercent, dns, reserved.System.Cpu(), periods[0].GracePeriod)
 	// Output:
 	// <nil>
 	// listen on [0.0.0.0:10250] 127.0.0.1:10248
+	// none 100 None 100Mi
 	// restricted 6 1048576 85 [10.96.0.10] 100m 30s
 }
 
 // An installer warns before it moves a node of a kubelet that uses a field which this version does not support.
 func ExampleUnsupported() {
-	for _, field := range []string{"maxPods", "cpuManagerPolicy"} {
+	for _, field := range []string{"maxPods", "memoryReservationPolicy"} {
 		fmt.Println(field, !slices.Contains(kubeletconfig.Unsupported(), field))
 	}
 	// Output:
 	// maxPods true
-	// cpuManagerPolicy false
+	// memoryReservationPolicy false
 }
 
 // An installer shows the Node object and the access to the node's API that follow from documents in memory.
@@ -209,4 +215,31 @@ func ExampleConfiguration_RuntimeCgroupDriver() {
 	c := kubeletconfig.Configuration{CgroupDriver: "systemd"}
 	fmt.Println(c.RuntimeCgroupDriver(context.Background(), oldRuntime{}))
 	// Output: systemd <nil>
+}
+
+// An agent without package agent checks the machine, and limits pods and their volumes, as the fields of the kubelet demand.
+func ExampleDocuments_PrepareHost() {
+	d, err := kubeletconfig.ParseDocuments([]byte(`
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failSwapOn: false
+podPidsLimit: 1000
+podCIDR: 10.1.0.0/24
+volumeStatsAggPeriod: 2m
+`))
+	if err != nil {
+		panic(err)
+	}
+	if err := d.SetDefaults(); err != nil {
+		panic(err)
+	}
+	fmt.Println(d.PrepareHost(false, nil), d.HostSettings(true).FailSwapOn)
+	var cgroups podtree.Options
+	d.Kubelet.LimitPods(&cgroups, nil)
+	period, measured := d.Kubelet.VolumePeriod()
+	fmt.Println(cgroups.Node.PodPidsLimit, period, measured)
+	d.Kubelet.SetPodCIDR(context.Background(), nil, slog.Default()) // of a runtime without cri.PodCIDRSetter
+	// Output:
+	// <nil> false
+	// 1000 2m0s true
 }

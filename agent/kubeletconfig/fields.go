@@ -3,8 +3,8 @@
 
 package kubeletconfig
 
-// fieldTable has the state of each field of otherFields: default (only the listed values are accepted) or none (without effect). The columns are
-// name and state, the accepted values as JSON, and the reason. Missing values, and empty ones of fields that are no pointers, are always accepted.
+// fieldTable has the state of each field of otherFields: default (only the listed values are accepted), none (without effect) or supported (as a field
+// of NodeConfiguration). The columns are name and state, the accepted values as JSON, and the reason. Missing values, and empty ones of fields that are no pointers, are always accepted.
 const fieldTable = `
 configMapAndSecretChangeDetectionStrategy default | "Watch" | config maps and secrets are watched
 containerLogMaxWorkers none | - | one goroutine rotates the logs
@@ -12,16 +12,11 @@ containerLogMonitorInterval none | - | the log rotation chooses its interval
 contentType none | - | the clients choose the encoding
 cpuCFSQuota default | true | CPU limits are enforced
 cpuCFSQuotaPeriod default | "100ms" |
-cpuManagerPolicy default | "none" | no exclusive CPUs
-cpuManagerPolicyOptions default | - | no exclusive CPUs
-cpuManagerReconcilePeriod none | - | no exclusive CPUs
 crashLoopBackOff.maxContainerRestartPeriod default | "5m0s" |
 defaultPodSysctls default | - |
 enableContentionProfiling default | false |
 enableControllerAttachDetach default | true | the controller of the cluster attaches volumes
 enforceNodeAllocatable default | ["pods"] or ["none"] or [] | "pods" follows cgroupsPerQOS; no value but "pods" where that is true
-failCgroupV1 none | - | cgroup v1 and v2 are supported
-failSwapOn none | - | the agent starts with swap
 hairpinMode none | - | the network plugin decides
 imagePullCredentialsVerificationPolicy default | "NeverVerifyPreloadedImages" |
 imageServiceEndpoint none | - | only the value of containerRuntimeEndpoint is accepted
@@ -29,7 +24,6 @@ iptablesDropBit none | - | the agent creates no iptables rules
 iptablesMasqueradeBit none | - | the agent creates no iptables rules
 kernelMemcgNotification none | - | the memory is measured periodically
 kubeReservedCgroup default | - | limits are enforced for pods only
-kubeletCgroups none | - | the agent stays in the cgroup in which it was started
 localStorageCapacityIsolation default | true |
 logging.flushFrequency none | - | logs are not buffered
 logging.format default | "text" |
@@ -37,25 +31,14 @@ logging.options.json.infoBufferSize default | "0" |
 logging.options.json.splitStream default | false |
 logging.options.text.infoBufferSize default | "0" |
 logging.options.text.splitStream default | false |
-logging.verbosity none | - | logLevel of the NodeConfiguration
+logging.verbosity supported | - | up to 2 is INFO, 3 and 4 are DEBUG, a larger number logs more; logLevel of the NodeConfiguration and -v take precedence
 logging.vmodule[].filePattern none | - | logLevel of the NodeConfiguration
 logging.vmodule[].verbosity none | - | logLevel of the NodeConfiguration
-makeIPTablesUtilChains none | - | the agent creates no iptables rules
-maxOpenFiles none | - | the service manager sets the limit
-memoryManagerPolicy default | "None" | no reserved NUMA memory
 memoryReservationPolicy default | "None" |
 memorySwap.swapBehavior default | "NoSwap" | pods use no swap
-memoryThrottlingFactor default | 0.9 | memory.high is not set; the kubelet sets it with its gate MemoryQoS
 nodeStatusMaxImages default | 50 |
-oomScoreAdj none | - | the service manager sets the score of the agent
-podCIDR none | - | the network plugin has its own configuration
-podPidsLimit default | -1 |
 preloadedImagesVerificationAllowlist default | - |
-protectKernelDefaults default | false |
 qosReserved default | - |
-reservedMemory[].limits default | - | no reserved NUMA memory
-reservedMemory[].numaNode default | - | no reserved NUMA memory
-reservedSystemCPUs default | - | no exclusive CPUs
 runOnce default | false | the kubelet refuses true, too
 runtimeRequestTimeout default | "2m" |
 seccompDefault default | false |
@@ -68,12 +51,10 @@ systemReservedCgroup default | - | limits are enforced for pods only
 tlsCipherSuites default | - |
 tlsCurvePreferences default | - |
 tlsMinVersion default | "VersionTLS12" |
-topologyManagerPolicyOptions default | - |
 tracing.endpoint default | - |
 tracing.samplingRatePerMillion default | 0 |
 userNamespaces.idsPerPod default | 65536 |
 volumePluginDir none | - | there are no FlexVolumes
-volumeStatsAggPeriod none | - | the statistics choose their period
 `
 
 // supportedComments returns the differences between supported fields and those of the kubelet, by name.
@@ -81,7 +62,7 @@ func supportedComments() map[string]string {
 	return map[string]string{
 		"cgroupDriver":                   "for container runtimes that do not report their cgroup driver",
 		"cgroupRoot":                     `default "/", the meaning of an empty value in the kubelet`,
-		"cgroupsPerQOS":                  "false without containerRuntimeEndpoint; false does not need enforceNodeAllocatable",
+		"cgroupsPerQOS":                  "false without containerRuntimeEndpoint: plain processes have cgroups with true, if the agent is root; false does not need enforceNodeAllocatable",
 		"containerRuntimeEndpoint":       "empty: plain processes; the kubelet has the socket of containerd",
 		"enableServer":                   "true for a node of a cluster only",
 		"authentication.webhook.enabled": "true for a node of a cluster only",
@@ -94,5 +75,14 @@ func supportedComments() map[string]string {
 		"serializeImagePulls":            "false by default, with at most maxParallelImagePulls pulls at a time",
 		"mergeDefaultEvictionSettings":   "also counts in drop-ins, where the kubelet ignores it",
 		"shutdownGracePeriod":            "whole seconds",
+		"failCgroupV1":                   "false by default, because cgroup v1 is supported; the kubelet refuses it by default",
+		"failSwapOn":                     "false by default without containerRuntimeEndpoint",
+		"protectKernelDefaults":          "false: the program kubelet and hostSettings set the parameters, as the kubelet does; other agents leave them unchanged",
+		"makeIPTablesUtilChains":         "true by default for the program kubelet and with hostSettings; the rules are checked each minute without a canary chain",
+		"oomScoreAdj":                    "for programs of their own with containerRuntimeEndpoint",
+		"maxOpenFiles":                   "for programs of their own with containerRuntimeEndpoint",
+		"kubeletCgroups":                 "for programs of their own with containerRuntimeEndpoint; the agent is moved when it starts, and not again each minute",
+		"memoryThrottlingFactor":         "for cgroup v2",
+		"volumeStatsAggPeriod":           "10 s in place of the default where there are eviction thresholds; volumes of CSI drivers at least 1m",
 	}
 }

@@ -25,9 +25,9 @@ AtomicFIFO beta on - none
 AtomicWriteVolumeUserFields alpha off - default
 AuthorizePodWebsocketUpgradeCreatePermission beta on - none
 CBORServingAndStorage alpha off - none
-CPUManagerPolicyAlphaOptions alpha off - default
+CPUManagerPolicyAlphaOptions alpha off - supported
 CPUManagerPolicyBetaOptions beta on - default
-CPUManagerPolicyOptions GA on locked default
+CPUManagerPolicyOptions GA on locked supported
 CRDObservedGenerationTracking beta on - none
 CRDValidationRatcheting GA on locked default
 CRIListStreaming alpha off - default
@@ -239,9 +239,9 @@ SystemdWatchdog GA on locked default
 TaintTolerationComparisonOperators alpha off - default
 TokenRequestServiceAccountUIDValidation beta on - none
 TopologyAwareWorkloadScheduling alpha off - none GenericWorkload
-TopologyManagerPolicyAlphaOptions alpha off - default
-TopologyManagerPolicyBetaOptions beta on - default
-TopologyManagerPolicyOptions GA on locked default
+TopologyManagerPolicyAlphaOptions alpha off - none
+TopologyManagerPolicyBetaOptions beta on - none
+TopologyManagerPolicyOptions GA on locked supported
 TranslateStreamCloseWebsocketRequests beta on - none
 UnauthenticatedHTTP2DOSMitigation beta on - none
 UnknownVersionInteroperabilityProxy beta on - none APIServerIdentity

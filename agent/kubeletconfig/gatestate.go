@@ -108,6 +108,12 @@ func isSupported(g Gate, on bool) bool {
 	return g.Name == allAlpha || g.Name == allBeta || on == g.Default || g.State == NoEffect || g.State == Supported && on
 }
 
+// findGate returns the gate with this name, which must exist.
+func findGate(name string) Gate {
+	gates := Gates()
+	return gates[slices.IndexFunc(gates, func(g Gate) bool { return g.Name == name })]
+}
+
 // isGateOn reports whether gate g is on. Its value in set takes precedence over AllAlpha or AllBeta in set, and these over the default.
 func isGateOn(g Gate, set map[string]bool) bool {
 	if on, ok := set[g.Name]; ok {

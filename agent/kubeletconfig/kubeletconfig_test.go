@@ -18,9 +18,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/cri/logs"
+	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/shutdown"
 )
 
@@ -39,7 +43,7 @@ func parse(t *testing.T, text string) kubeletconfig.Configuration {
 func TestParseNamesRefusedField(t *testing.T) {
 	for text, want := range map[string]string{
 		"staticPodPaths: /x":                  "staticPodPaths: unknown field",
-		"cpuManagerPolicy: static":            `cpuManagerPolicy: "static" is not supported by this version, want "none"`,
+		"memoryReservationPolicy: Tiered":     `memoryReservationPolicy: "Tiered" is not supported by this version, want "None"`,
 		"cpuCFSQuota: false":                  "cpuCFSQuota: false is not supported by this version, want true",
 		"port: many":                          `port: "many" is no int32`,
 		"clusterDomain: 5":                    "clusterDomain: 5 is no string",
@@ -86,6 +90,11 @@ func TestValidateNamesFieldAndValue(t *testing.T) {
 		"containerLogMaxSize: 10Mib":                  "containerLogMaxSize: \"10Mib\": quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
 		"systemReserved: {memory: \"1e-2000000000\"}": "systemReserved[\"memory\"]: ",
 		"topologyManagerPolicy: strict":               `topologyManagerPolicy: policy "strict" is neither none, best-effort, restricted nor single-numa-node`,
+		"cpuManagerPolicy: dynamic":                   `cpuManagerPolicy: unknown policy: "dynamic", want none or static`,
+		"reservedSystemCPUs: 1-":                      `reservedSystemCPUs: "1-": `,
+		"memoryManagerPolicy: All":                    `memoryManagerPolicy: unknown policy: "All", want None or Static`,
+		"memoryManagerPolicy: BestEffort":             `memoryManagerPolicy: policy "BestEffort" is not available for platform "linux"`,
+		"reservedMemory: [{limits: {memory: 0}}]":     `reservedMemory: invalid configuration: reserved memory may not be zero for NUMA node 0 and resource "memory"`,
 		"topologyManagerScope: node":                  `topologyManagerScope: "node" is neither container nor pod`,
 		"shutdownGracePeriod: 1500ms":                 "shutdownGracePeriod: 1.5s and 0s must be whole seconds",
 		"shutdownGracePeriodCriticalPods: 1s":         "shutdownGracePeriodCriticalPods: 1s must be between 0 and shutdownGracePeriod, which is 0s",
@@ -211,4 +220,58 @@ func TestRuntimeCgroupDriverFallsBackToField(t *testing.T) {
 		_, err = c.RuntimeCgroupDriver(t.Context(), driverReporter{err: io.ErrUnexpectedEOF})
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	}
+}
+
+func TestReservedSystemCPUsReplaceReservedCPU(t *testing.T) {
+	c := parse(t, `reservedSystemCPUs: 0-1,8
+systemReserved: {cpu: 500m, memory: 1Gi}
+kubeReserved: {cpu: 250m, pid: "100"}
+cpuManagerPolicy: static
+cpuManagerPolicyOptions: {full-pcpus-only: "true"}
+topologyManagerPolicy: restricted
+topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}
+topologyManagerScope: pod
+featureGates: {CPUManagerPolicyAlphaOptions: true}`)
+	require.NoError(t, c.Validate())
+	reserved, err := c.Reserved()
+	require.NoError(t, err)
+	assert.Equal(t, "3", reserved.System.Cpu().String())
+	assert.Equal(t, "1Gi", reserved.System.Memory().String())
+	assert.NotContains(t, reserved.Kube, corev1.ResourceCPU)
+	config, err := c.CPUManager()
+	require.NoError(t, err)
+	assert.Equal(t, cpus.Config{
+		Policy: cpus.PolicyStatic, Options: map[string]string{"full-pcpus-only": "true"}, ReservedMillis: 3000, ReservedCPUs: topology.NewCPUSet(0, 1, 8),
+		Topology: device.Restricted, Gates: cpus.Gates{AlphaOptions: true},
+	}, config)
+	aligned, err := c.Topology()
+	require.NoError(t, err)
+	assert.Equal(t, device.Topology{Policy: device.Restricted, PodScope: true, Options: map[string]string{"prefer-closest-numa-nodes": "true"}}, aligned)
+}
+
+// The policy Static must reserve as much on the NUMA nodes as systemReserved, kubeReserved and evictionHard together, which may be a part of the memory.
+func TestMemoryManagerHasReservedMemory(t *testing.T) {
+	c := parse(t, `memoryManagerPolicy: Static
+systemReserved: {cpu: 500m, memory: 1Gi}
+kubeReserved: {memory: 512Mi}
+evictionHard: {memory.available: 25%}
+reservedMemory: [{numaNode: 0, limits: {memory: 2Gi}}, {numaNode: 1, limits: {memory: 1610612736}}]`)
+	require.NoError(t, c.Validate())
+	config, err := c.MemoryManager(8 << 30)
+	require.NoError(t, err)
+	machine, err := topology.Parse("2 sockets 2 nodes 4 cores 4096 MiB")
+	require.NoError(t, err)
+	policy, err := numa.NewPolicy(machine, config)
+	require.NoError(t, err)
+	assert.Equal(t, []numa.Block{{Type: numa.Memory, Nodes: 1, Size: 2 << 30}, {Type: numa.Memory, Nodes: 2, Size: 2560 << 20}}, policy.Allocatable())
+
+	config, err = c.MemoryManager(4 << 30)
+	require.NoError(t, err)
+	_, err = numa.NewPolicy(machine, config)
+	require.EqualError(t, err, `the total amount "3758096384" of type "memory" is not equal to the value "2560Mi" determined by Node Allocatable feature`)
+
+	c = parse(t, "reservedMemory: [{limits: {cpu: 1}}, {limits: {cpu: 1}}]")
+	require.EqualError(t, c.Validate(), `reservedMemory: invalid configuration: the limit type "cpu" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted
+reservedMemory: invalid configuration: the limit type "cpu" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted
+reservedMemory: invalid configuration: the reserved memory has a duplicate value for NUMA node 0 and resource "cpu"`)
 }

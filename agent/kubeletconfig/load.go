@@ -37,7 +37,8 @@ func Load(path string) (Documents, error) { return LoadDir(path, "") }
 //
 // A drop-in has a KubeletConfiguration, a NodeConfiguration, or both. Its fields are a JSON merge patch: objects are merged field by field, lists
 // are replaced, and null restores the default. A drop-in does not change defaults that follow from fields of the main file. Symbolic links are
-// errors. Source: cmd/kubelet/app/server.go, mergeKubeletConfigurations.
+// errors. If only values are not supported, LoadDir returns the documents with the remaining fields, and an error that joins one for each value. Source:
+// cmd/kubelet/app/server.go, mergeKubeletConfigurations.
 func LoadDir(path, dir string) (Documents, error) {
 	l := loader{origins: map[string]string{mainFile: cmp.Or(path, dir)}}
 	if path != "" {
@@ -215,14 +216,11 @@ func (l *loader) readDropIn(root *os.Root, name, path string, entry fs.DirEntry)
 	return nil
 }
 
-// decodeMerged decodes the merged documents. Each error names the file that has set the invalid field.
+// decodeMerged decodes the merged documents. Each error names the file that has set the invalid field. The documents have the other fields.
 func (l *loader) decodeMerged() (Documents, error) {
 	d, errs := l.base.decodeDocuments()
 	d.origins = l.origins
-	if len(errs) > 0 {
-		return Documents{}, errors.Join(d.nameFiles(errs)...)
-	}
-	return d, nil
+	return d, errors.Join(d.nameFiles(errs)...)
 }
 
 // nameFiles adds the name of a file to each error. An error starts with the name of a field, and gets the file that has set this field. If no file

@@ -71,18 +71,18 @@ func TestLoadDirSetsDependentDefaultsBeforeMerge(t *testing.T) {
 
 // A drop-in may correct a value of the main file that is not supported. Errors name the file that has set the field.
 func TestLoadDirNamesFileOfField(t *testing.T) {
-	path, dir := writeFiles(t, map[string]string{"main.yaml": header + "cpuManagerPolicy: static\n", "d/a.conf": header + "cpuManagerPolicy: none\n"})
+	path, dir := writeFiles(t, map[string]string{"main.yaml": header + "memoryReservationPolicy: Static\n", "d/a.conf": header + "memoryReservationPolicy: None\n"})
 	_, err := loadAndValidate(path, dir)
 	require.NoError(t, err)
 
 	for text, want := range map[string]string{
-		header + "maxPods: -1\n":           "maxPods: -1 is not between 0 and 2147483647",
-		header + "cpuManagerPolicy: x\n":   `cpuManagerPolicy: "x" is not supported by this version, want "none"`,
-		header + "maxPod: 1\n":             "maxPod: unknown field",
-		nodeHeader + "keepObjects: true\n": "keepObjects needs kubeconfig: other config maps and secrets are on disk already",
-		"":                                 "is empty",
-		"# nothing\n":                      "kind: missing, want KubeletConfiguration or NodeConfiguration",
-		"maxPods: 1\n":                     "kind: missing, want KubeletConfiguration or NodeConfiguration",
+		header + "maxPods: -1\n":                "maxPods: -1 is not between 0 and 2147483647",
+		header + "memoryReservationPolicy: x\n": `memoryReservationPolicy: "x" is not supported by this version, want "None"`,
+		header + "maxPod: 1\n":                  "maxPod: unknown field",
+		nodeHeader + "keepObjects: true\n":      "keepObjects needs kubeconfig: other config maps and secrets are on disk already",
+		"":                                      "is empty",
+		"# nothing\n":                           "kind: missing, want KubeletConfiguration or NodeConfiguration",
+		"maxPods: 1\n":                          "kind: missing, want KubeletConfiguration or NodeConfiguration",
 	} {
 		path, dir := writeFiles(t, map[string]string{"main.yaml": header + "port: 1\n", "d/a.conf": text})
 		_, err := loadAndValidate(path, dir)

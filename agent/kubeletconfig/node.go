@@ -56,10 +56,11 @@ type NodeConfiguration struct {
 	ParallelStarts   int        `json:"parallelStarts,omitempty"`   // pods that start at the same time; twice the processors
 	ContainerLogsDir string     `json:"containerLogsDir,omitempty"` // links for log collectors; /var/log/containers where podLogsDir is /var/log/pods, else none
 	AdoptPods        bool       `json:"adoptPods,omitempty"`        // take over the pods of a kubelet that ran on the node, and no longer runs
+	HostSettings     bool       `json:"hostSettings,omitempty"`     // set the kernel parameters of a kubelet (protectKernelDefaults: false), and create its iptables chains by default
 	ForeignPods      bool       `json:"foreignPods,omitempty"`      // also remove orphaned containers that another agent, or no agent, has created
 	UnhealthyDevices string     `json:"unhealthyDevices,omitempty"` // "Evict" pods or "Restart" containers whose devices become unhealthy; empty: neither, as in the kubelet
 	DrainOnExit      bool       `json:"drainOnExit,omitempty"`      // terminate all pods before the agent exits
-	LogLevel         slog.Level `json:"logLevel,omitempty"`         // INFO
+	LogLevel         slog.Level `json:"logLevel,omitempty"`         // that of logging.verbosity, otherwise INFO
 	SystemBus        string     `json:"systemBus,omitempty"`        // D-Bus socket on which logind is called; that of the system
 	LogindConfigDir  string     `json:"logindConfigDir,omitempty"`  // directory of logind's drop-in files, for its longest delay; that of the system
 }

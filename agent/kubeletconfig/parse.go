@@ -67,9 +67,6 @@ func newConfiguration(fields object) (c Configuration, errs []error) {
 	if err := decodeFields(fields, other); err != nil {
 		return c, []error{err}
 	}
-	if limit := other.PodPidsLimit; limit != nil && *limit < 0 { // any negative number is the default of the kubelet
-		*limit = -1
-	}
 	if !reflect.DeepEqual(other, &otherFields{}) {
 		c.other = other
 	}

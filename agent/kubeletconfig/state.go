@@ -58,7 +58,7 @@ func Unsupported() []string {
 
 // fieldRows returns the rows of fieldTable by name.
 func fieldRows() map[string]Field {
-	states := map[string]State{"default": DefaultOnly, "none": NoEffect}
+	states := map[string]State{"default": DefaultOnly, "none": NoEffect, "supported": Supported}
 	rows := map[string]Field{}
 	for line := range strings.Lines(strings.TrimSpace(fieldTable)) {
 		cells := strings.Split(line, "|")

@@ -22,7 +22,7 @@ func TestFieldsHaveStates(t *testing.T) {
 	for _, f := range fields {
 		assert.NotEmpty(t, f.State, f.Name)
 		assert.True(t, f.State == kubeletconfig.DefaultOnly || len(f.Accept) == 0, f.Name)
-		if f.Name == "enforceNodeAllocatable" || f.Name == "reservedMemory[].limits" { // with cgroupsPerQOS: false
+		if f.Name == "enforceNodeAllocatable" { // with cgroupsPerQOS: false
 			continue
 		}
 		for _, value := range f.Accept {

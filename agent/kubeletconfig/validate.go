@@ -34,6 +34,8 @@ func (c *Configuration) validate() []error {
 		func() error { _, err := c.EvictionRules(); return err },
 		func() error { _, err := c.ShutdownPeriods(); return err },
 		func() error { _, err := c.Topology(); return err },
+		func() error { _, err := c.CPUManager(); return err },
+		func() error { _, err := c.MemoryManager(0); return err },
 	} {
 		err := check()
 		same := func(other error) bool { return other.Error() == err.Error() } // evictionHard is also part of the reserved resources
@@ -67,10 +69,17 @@ func (c *Configuration) validateNumbers() (errs []error) {
 		{"imageGCHighThresholdPercent", int64(*c.ImageGCHighThresholdPercent), 0, 100},
 		{"imageGCLowThresholdPercent", int64(*c.ImageGCLowThresholdPercent), 0, 100},
 		{"containerLogMaxFiles", int64(*c.ContainerLogMaxFiles), 2, 1<<31 - 1},
+		{"oomScoreAdj", int64(*c.OOMScoreAdj), -1000, 1000},
 	} {
 		if n.value < n.low || n.value > n.high {
 			errs = append(errs, fmt.Errorf("%s: %d is not between %d and %d", n.name, n.value, n.low, n.high))
 		}
+	}
+	if c.MaxOpenFiles < 0 {
+		errs = append(errs, fmt.Errorf("maxOpenFiles: %d must not be negative", c.MaxOpenFiles))
+	}
+	if factor := c.MemoryThrottlingFactor; factor != nil && !(*factor > 0 && *factor <= 1) { // also not a number
+		errs = append(errs, fmt.Errorf("memoryThrottlingFactor: %g must be greater than 0 and at most 1", *factor))
 	}
 	return errs
 }

@@ -22,15 +22,11 @@ func (o *otherFields) validate(c *Configuration) (errs []error) {
 	}{
 		{"iptablesDropBit", o.IPTablesDropBit, 0, 31},
 		{"iptablesMasqueradeBit", o.IPTablesMasqueradeBit, 0, 31},
-		{"oomScoreAdj", o.OOMScoreAdj, -1000, 1000},
 		{"containerLogMaxWorkers", o.ContainerLogMaxWorkers, 1, math.MaxInt32},
 	} {
 		if n.value != nil && (int64(*n.value) < n.low || int64(*n.value) > n.high) {
 			refuse("%s: %d is not between %d and %d", n.name, *n.value, n.low, n.high)
 		}
-	}
-	if o.MaxOpenFiles < 0 {
-		refuse("maxOpenFiles: %d must not be negative", o.MaxOpenFiles)
 	}
 	if interval := o.ContainerLogMonitorInterval; interval != nil && interval.Duration < 3*time.Second {
 		refuse("containerLogMonitorInterval: %s must be at least 3s", interval.Duration)

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/seed81659283/nodeagent/agent/kubeletconfig"
+	"github.com/seed81659283/nodeagent/internal/verbosity"
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
@@ -197,7 +197,7 @@ func (g *givenFlag) applyNode(n *kubeletconfig.NodeConfiguration) (err error) {
 	case "root-dir":
 		n.RootDir = text
 	case "v":
-		n.LogLevel = logLevel(g.value.content.(uint64))
+		n.LogLevel = verbosity.Level(g.value.content.(uint64))
 	}
 	return err
 }
@@ -208,15 +208,4 @@ func mergeMaps[V any](base, over map[string]V) map[string]V {
 	maps.Copy(merged, base)
 	maps.Copy(merged, over)
 	return merged
-}
-
-// logLevel returns the log level for the value of -v, like the page /debug/flags/v of package nodeapi.
-func logLevel(verbosity uint64) slog.Level {
-	switch {
-	case verbosity < 3:
-		return slog.LevelInfo
-	case verbosity < 5:
-		return slog.LevelDebug
-	}
-	return slog.LevelDebug - slog.Level(min(verbosity-4, 100))
 }

@@ -76,6 +76,26 @@ func TestFlagsOverrideFiles(t *testing.T) {
 	assert.Equal(t, slog.LevelDebug, n.LogLevel)
 }
 
+// The log level is that of -v, otherwise that of the NodeConfiguration, otherwise that of logging.verbosity.
+func TestLogLevelIsThatOfTheFlagOrOfTheFiles(t *testing.T) {
+	const kubelet, node = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nlogging: {verbosity: 6}\n", "---\napiVersion: nodeagent/v1alpha1\nkind: NodeConfiguration\n"
+	for _, c := range []struct {
+		text string
+		args []string
+		want slog.Level
+	}{
+		{kubelet, nil, slog.LevelDebug - 2},
+		{kubelet + node + "logLevel: INFO\n", nil, slog.LevelInfo},
+		{kubelet + node, []string{"-v0"}, slog.LevelInfo},
+		{kubelet + node, []string{"-v4"}, slog.LevelDebug},
+		{node, nil, slog.LevelInfo},
+	} {
+		d, err := load(t, c.text, c.args...)
+		require.NoError(t, err, c.text)
+		assert.Equal(t, c.want, d.Node.LogLevel, "%s %q", c.text, c.args)
+	}
+}
+
 // Files keep their values where no flag is given. Only missing values get the kubelet's defaults.
 func TestFilesOverrideDefaults(t *testing.T) {
 	d, err := load(t, documents)
@@ -125,9 +145,12 @@ func TestFlagsThatConflict(t *testing.T) {
 	require.ErrorContains(t, err, "--image-service-endpoint=unix:///i: imageServiceEndpoint: ")
 	_, err = load(t, documents, "--image-service-endpoint=unix:///i", "--container-runtime-endpoint=unix:///i")
 	require.NoError(t, err)
-	_, err = load(t, documents, "--oom-score-adj=5000", "--hairpin-mode=never")
-	require.ErrorContains(t, err, "--oom-score-adj=5000: oomScoreAdj: ")
+	_, err = load(t, documents, "--hairpin-mode=never")
 	require.ErrorContains(t, err, "--hairpin-mode=never: hairpinMode: ")
+	d, err := load(t, documents, "--oom-score-adj=5000", "--kubeconfig=/k")
+	require.NoError(t, err)
+	require.NoError(t, d.SetDefaults())
+	require.ErrorContains(t, d.Validate(), "--oom-score-adj=5000: oomScoreAdj: 5000 is not between -1000 and 1000")
 }
 
 // An external cloud provider initializes a new Node, so the Node has the taint of the kubelet until then.
@@ -203,4 +226,17 @@ func TestReportFrequencyFollowsTheFile(t *testing.T) {
 	require.NoError(t, d.SetDefaults())
 	assert.Equal(t, 4*time.Second, d.Kubelet.NodeStatusUpdateFrequency.Duration)
 	assert.Equal(t, 5*time.Minute, d.Kubelet.NodeStatusReportFrequency.Duration)
+}
+
+// A refused value of a flag does not hide the other flags, of which a report on the configuration needs the directories and sockets.
+func TestRefusedFlagsLeaveOtherFlags(t *testing.T) {
+	line, err := kubeletflags.Parse([]string{
+		"--contention-profiling", "--node-ip=x", "--hostname-override=n1", "--container-runtime-endpoint=unix:///c", "--root-dir=/r", "--max-pods=9",
+	})
+	require.EqualError(t, err, `--contention-profiling=true: enableContentionProfiling: true is not supported by this version, want false`+"\n"+
+		`--node-ip=x: node IP "x": is not an IP address`)
+	d, err := line.Load(nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"n1", "unix:///c", "/r"}, []string{d.Node.NodeName, d.Kubelet.ContainerRuntimeEndpoint, d.Node.RootDir})
+	assert.EqualValues(t, 9, d.Kubelet.MaxPods)
 }

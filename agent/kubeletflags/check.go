@@ -16,14 +16,15 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// checkValues returns an error for each given flag with an unsupported or invalid value. It checks each flag alone.
-func (l *CommandLine) checkValues() (errs []error) {
-	for i := range l.given {
-		g := &l.given[i]
-		if err := g.checkValue(); err != nil {
+// removeInvalid removes the given flags with unsupported or invalid values, and returns an error for each. It checks each flag alone.
+func (l *CommandLine) removeInvalid() (errs []error) {
+	l.given = slices.DeleteFunc(l.given, func(g givenFlag) bool {
+		err := g.checkValue()
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", g.describeFlag(), err))
 		}
-	}
+		return err != nil
+	})
 	return errs
 }
 

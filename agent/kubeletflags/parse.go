@@ -46,7 +46,7 @@ func (g *givenFlag) describeFlag() string {
 }
 
 // Parse parses the arguments of a kubelet, without the name of the program. An error names the flag and its value. The returned CommandLine has its
-// warnings even if there is an error. If Output is not empty, other flags are not checked. Source: cmd/kubelet/app/server.go.
+// warnings even if there is an error; if only values are refused, it has the other flags. If Output is not empty, other flags are not checked. Source: cmd/kubelet/app/server.go.
 func Parse(args []string) (CommandLine, error) {
 	var line CommandLine
 	var warnings bytes.Buffer
@@ -77,7 +77,7 @@ func Parse(args []string) (CommandLine, error) {
 	if v, ok := values["v"].content.(uint64); ok {
 		line.Verbosity = uint32(v)
 	}
-	return line, errors.Join(line.checkValues()...)
+	return line, errors.Join(line.removeInvalid()...)
 }
 
 // newFlagSet returns a flag set with all flags, and their values by name. An underscore in the name of a flag counts as a hyphen.
