@@ -98,14 +98,22 @@ func newDeviceNode(t *testing.T, c *conformance.Choices, dir string) *deviceNode
 	n := &deviceNode{t: t, c: c, plugins: map[string]*bothPlugin{}, failing: map[string]bool{}}
 	n.opts = device.Options{
 		Record:   filepath.Join(dir, "record"),
-		Topology: device.Topology{Policy: device.Policy(c.Int(4)), PodScope: c.OneIn(2), Machine: 1<<(1+c.Int(4)) - 1},
+		Topology: device.Topology{Policy: device.Policy(c.Int(4)), PodScope: c.OneIn(2), Nodes: numaNodes(1 + c.Int(4))},
 		Kubelet:  device.Kubelet{NoWait: true, RunWithout: true, IgnoreConflicts: true, AssumeHealthy: true},
 	}
 	var err error
-	n.kubelet, err = devicemanager.NewConformanceNode(filepath.Join(dir, "kubelet"), n.opts.Topology.Machine.Count(), n.opts.Topology.Policy.String(), n.scope())
+	n.kubelet, err = devicemanager.NewConformanceNode(filepath.Join(dir, "kubelet"), len(n.opts.Topology.Nodes), n.opts.Topology.Policy.String(), n.scope())
 	require.NoError(t, err)
 	n.open()
 	return n
+}
+
+// numaNodes returns the NUMA nodes of a machine that has count of them.
+func numaNodes(count int) (nodes []device.NUMANode) {
+	for id := range count {
+		nodes = append(nodes, device.NUMANode{ID: id})
+	}
+	return nodes
 }
 
 func (n *deviceNode) scope() string {
@@ -203,9 +211,9 @@ func (n *deviceNode) list(name string) {
 			k.Health = pluginapi.Healthy
 		}
 		if !n.c.OneIn(4) {
-			d.Nodes = 1 << n.c.Int(n.opts.Topology.Machine.Count())
+			d.Nodes = 1 << n.c.Int(len(n.opts.Topology.Nodes))
 			if n.c.OneIn(5) {
-				d.Nodes |= 1 << n.c.Int(n.opts.Topology.Machine.Count())
+				d.Nodes |= 1 << n.c.Int(len(n.opts.Topology.Nodes))
 			}
 			k.Topology = &pluginapi.TopologyInfo{}
 			for node := range d.Nodes.Nodes() {

@@ -98,11 +98,11 @@ func newSocketNode(t *testing.T, c *conformance.Choices, dir string) *socketNode
 		Record:   filepath.Join(dir, "record"),
 		Previous: func() (device.Previous, error) { return plugin.ReadCheckpoint(n.kubelet.CheckpointFile()) },
 		Export:   plugin.ExportTo(n.exported()),
-		Topology: device.Topology{Policy: device.Policy(c.Int(4)), PodScope: c.OneIn(2), Machine: 1<<(1+c.Int(4)) - 1},
+		Topology: device.Topology{Policy: device.Policy(c.Int(4)), PodScope: c.OneIn(2), Nodes: numaNodes(1 + c.Int(4))},
 		Kubelet:  device.Kubelet{NoWait: true, RunWithout: true, IgnoreConflicts: true, AssumeHealthy: true},
 	}
 	var err error
-	n.kubelet, err = devicemanager.NewConformanceSocketNode(n.kubeletDir(), n.opts.Topology.Machine.Count(), n.opts.Topology.Policy.String(), n.scope())
+	n.kubelet, err = devicemanager.NewConformanceSocketNode(n.kubeletDir(), len(n.opts.Topology.Nodes), n.opts.Topology.Policy.String(), n.scope())
 	require.NoError(t, err)
 	n.open()
 	return n
@@ -265,8 +265,8 @@ func (n *socketNode) makeDevices(p *socketPlugin) (devices []*pluginapi.Device) 
 			d.Health = conformance.Pick(n.c, pluginapi.Unhealthy, "", "healthy")
 		}
 		if !n.c.OneIn(4) {
-			d.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(n.c.Int(n.opts.Topology.Machine.Count()))}}}
-			if second := int64(n.c.Int(n.opts.Topology.Machine.Count())); n.c.OneIn(5) && second != d.Topology.Nodes[0].ID {
+			d.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(n.c.Int(len(n.opts.Topology.Nodes)))}}}
+			if second := int64(n.c.Int(len(n.opts.Topology.Nodes))); n.c.OneIn(5) && second != d.Topology.Nodes[0].ID {
 				d.Topology.Nodes = append(d.Topology.Nodes, &pluginapi.NUMANode{ID: second})
 			}
 		}

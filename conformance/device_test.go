@@ -20,12 +20,13 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-func TestDeviceHints(t *testing.T)    { run(t, deviceHints) }
-func FuzzDeviceHints(f *testing.F)    { fuzz(f, deviceHints) }
-func TestDevicePick(t *testing.T)     { run(t, devicePick) }
-func FuzzDevicePick(f *testing.F)     { fuzz(f, devicePick) }
-func TestTopologyPolicy(t *testing.T) { run(t, topologyPolicy) }
-func FuzzTopologyPolicy(f *testing.F) { fuzz(f, topologyPolicy) }
+func TestDeviceHints(t *testing.T)     { run(t, deviceHints) }
+func FuzzDeviceHints(f *testing.F)     { fuzz(f, deviceHints) }
+func TestDevicePick(t *testing.T)      { run(t, devicePick) }
+func FuzzDevicePick(f *testing.F)      { fuzz(f, devicePick) }
+func TestTopologyPolicy(t *testing.T)  { run(t, topologyPolicy) }
+func FuzzTopologyPolicy(f *testing.F)  { fuzz(f, topologyPolicy) }
+func TestTopologyOptions(t *testing.T) { run(t, topologyOptions) }
 
 // deviceInput is a request for devices of one resource.
 type deviceInput struct {
@@ -213,10 +214,11 @@ var devicePick = conformance.Comparison[deviceInput, pickResult]{
 	},
 }
 
-// policyInput has the hints of up to four resources on a machine.
+// policyInput has the hints of up to four resources on a machine. With distances, the policy prefers the closest NUMA nodes.
 type policyInput struct {
 	Policy    device.Policy
 	Machine   int
+	Distances [][]int
 	Resources [][]device.Hint
 }
 
@@ -237,7 +239,40 @@ func makePolicyInput(c *conformance.Choices) policyInput {
 		}
 		in.Resources = append(in.Resources, hints)
 	}
+	if c.OneIn(2) {
+		for range in.Machine {
+			var row []int
+			for range in.Machine {
+				row = append(row, 10+c.Int(4))
+			}
+			in.Distances = append(in.Distances, row)
+		}
+	}
 	return in
+}
+
+// nodes returns the NUMA nodes of the machine.
+func (in *policyInput) nodes() (nodes []device.NUMANode) {
+	for n := range in.Machine {
+		node := device.NUMANode{ID: n}
+		if in.Distances != nil {
+			node.Distances = in.Distances[n]
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// kubeletNodes converts NUMA nodes to the kubelet's type.
+func kubeletNodes(nodes []device.NUMANode) (out []cadvisorapi.Node) {
+	for _, n := range nodes {
+		node := cadvisorapi.Node{Id: n.ID}
+		for _, d := range n.Distances {
+			node.Distances = append(node.Distances, uint64(d))
+		}
+		out = append(out, node)
+	}
+	return out
 }
 
 type policyResult struct {
@@ -248,19 +283,16 @@ type policyResult struct {
 var topologyPolicy = conformance.Comparison[policyInput, policyResult]{
 	Make: makePolicyInput,
 	Kubelet: func(in policyInput) policyResult {
-		var nodes []cadvisorapi.Node
-		for n := range in.Machine {
-			nodes = append(nodes, cadvisorapi.Node{Id: n})
-		}
-		info, err := topologymanager.NewNUMAInfo(nodes, topologymanager.PolicyOptions{})
+		opts := topologymanager.PolicyOptions{PreferClosestNUMA: in.Distances != nil}
+		info, err := topologymanager.NewNUMAInfo(kubeletNodes(in.nodes()), opts)
 		if err != nil {
-			panic(err) // only options that are not set fail
+			panic(err) // all nodes have distances
 		}
 		policy := map[device.Policy]topologymanager.Policy{
 			device.None:           topologymanager.NewNonePolicy(),
-			device.BestEffort:     topologymanager.NewBestEffortPolicy(info, topologymanager.PolicyOptions{}),
-			device.Restricted:     topologymanager.NewRestrictedPolicy(info, topologymanager.PolicyOptions{}),
-			device.SingleNUMANode: topologymanager.NewSingleNumaNodePolicy(info, topologymanager.PolicyOptions{}),
+			device.BestEffort:     topologymanager.NewBestEffortPolicy(info, opts),
+			device.Restricted:     topologymanager.NewRestrictedPolicy(info, opts),
+			device.SingleNUMANode: topologymanager.NewSingleNumaNodePolicy(info, opts),
 		}[in.Policy]
 		var providers []map[string][]topologymanager.TopologyHint
 		for _, hints := range in.Resources {
@@ -277,7 +309,56 @@ var topologyPolicy = conformance.Comparison[policyInput, policyResult]{
 		return policyResult{ourHint(hint), admit}
 	},
 	Ours: func(in policyInput) policyResult {
-		hint, admit := in.Policy.Merge(in.Resources, 1<<in.Machine-1)
+		if in.Distances == nil {
+			hint, admit := in.Policy.Merge(in.Resources, 1<<in.Machine-1)
+			return policyResult{hint, admit}
+		}
+		merger, err := device.NewMerger(in.Policy, map[string]string{device.PreferClosestNUMANodes: "true"}, in.nodes())
+		if err != nil {
+			panic(err) // all nodes have distances
+		}
+		hint, admit := merger.Merge(in.Resources)
 		return policyResult{hint, admit}
+	},
+}
+
+// topologyInput is a topology policy with options on a machine.
+type topologyInput struct {
+	Policy  device.Policy
+	Options map[string]string
+	Nodes   []device.NUMANode
+}
+
+// topologyOptions compares the errors with which a kubelet does not start.
+var topologyOptions = conformance.Comparison[topologyInput, string]{
+	Make: func(c *conformance.Choices) topologyInput {
+		in := topologyInput{Policy: device.Policy(c.Int(4)), Options: map[string]string{}}
+		switch c.Int(4) { // of several wrong options, the kubelet names any
+		case 1:
+			in.Options[device.PreferClosestNUMANodes] = conformance.Pick(c, "true", "false", "1", "yes", "")
+		case 2:
+			in.Options[device.MaxAllowableNUMANodes] = conformance.Pick(c, "8", "9", "12", "7", "-1", "many", "", "99999999999999999999")
+		case 3:
+			in.Options[conformance.Pick(c, "prefer-closest-numa", "x", "")] = "true"
+		}
+		distances := c.OneIn(2)
+		for n := range 1 + c.Int(14) {
+			node := device.NUMANode{ID: n}
+			in.Nodes = append(in.Nodes, node)
+		}
+		for n := range in.Nodes {
+			if distances || c.OneIn(4) {
+				in.Nodes[n].Distances = make([]int, len(in.Nodes))
+			}
+		}
+		return in
+	},
+	Kubelet: func(in topologyInput) string {
+		_, err := topologymanager.NewManager(klog.Logger{}, kubeletNodes(in.Nodes), in.Policy.String(), topologymanager.PodTopologyScope, in.Options)
+		return fmt.Sprint(err)
+	},
+	Ours: func(in topologyInput) string {
+		_, err := device.NewMerger(in.Policy, in.Options, in.Nodes)
+		return fmt.Sprint(err)
 	},
 }

@@ -214,7 +214,7 @@ var defaultFields = func() map[string]any {
 func unsupportedValues(fields map[string]any) map[string]bool {
 	names := map[string]bool{}
 	for _, f := range allFields {
-		if f.State != kubeletconfig.DefaultOnly || strings.Contains(f.Name, "[]") && fields["reservedMemory"] == nil {
+		if f.State != kubeletconfig.DefaultOnly {
 			continue
 		}
 		if f.Name == "enforceNodeAllocatable" && fields[f.Name] == nil { // empty: checked with cgroupsPerQOS
@@ -286,6 +286,11 @@ func (c *configTrial) compare() error {
 // compareRefusals returns an error if nodeagent does not name a field that the kubelet names. Decoding ends before validation, and with an error
 // in one of several drop-ins: then an error that is found later may stay unnamed.
 func (c *configTrial) compareRefusals() error {
+	const reservedMemory = "reservedMemory"
+	theirs, ours := c.kubelet.refused[reservedMemory], c.ours.refused[reservedMemory]
+	if c.kubelet.loaded && c.ours.loaded && ours != "" && ours != reservedMemory+": "+theirs {
+		return fmt.Errorf("%s: the kubelet's error is %q", ours, theirs)
+	}
 	named, missing := 0, ""
 	for field, text := range c.kubelet.refused {
 		if c.names(field, text) {
@@ -343,6 +348,8 @@ func (c *configTrial) mayDiffer(name string, want, got any) bool {
 		return want == nil && got == "/"
 	case "enableSystemLogQuery":
 		return cmp.Or(want, any(false)) == got
+	case "failCgroupV1": // cgroup v1 is supported
+		return want == true && got == false && !strings.Contains(c.files.effective(), "failCgroupV1: true")
 	case "evictionHard":
 		if strings.Contains(c.files.effective(), "mergeDefaultEvictionSettings: true") && len(c.files.dropIns) > 0 {
 			c.used["default thresholds"] = true

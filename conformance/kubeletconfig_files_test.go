@@ -170,6 +170,7 @@ registerNode true ; false ; null
 registerWithTaints [] ; [{key: a, effect: NoSchedule}] ; [{key: a, value: b}] ; [{key: "a b", effect: NoSchedule}] ; [{key: a, effect: Never}] ; [{key: a, value: "-"}] ; [{key: a, timeAdded: "2026-01-01T00:00:00Z"}] ; [{effect: NoSchedule}] ; null
 registryBurst 0 ; 10 ; -1
 registryPullQPS 5 ; 0 ; -1 ; null
+reservedMemory [] ; [{numaNode: 0, limits: {memory: 100Mi}}] ; [{limits: {memory: 1048576, hugepages-2Mi: 2Mi}}, {numaNode: 1, limits: {memory: 1.5Gi}}] ; [{limits: {memory: 0}}] ; [{numaNode: 2, limits: {cpu: "1"}}] ; [{limits: {memory: 1}}, {limits: {memory: 1}}] ; [{numaNode: -1, limits: {memory: -1}}] ; [{numaNode: x}] ; [{limits: {memory: lots}}] ; null
 resolvConf /run/systemd/resolve/resolv.conf ; resolv.conf ; "" ; null
 rotateCertificates true ; false
 runOnce false ; true
@@ -190,6 +191,7 @@ tlsCertFile "" ; tls.crt ; /tls.crt
 tlsPrivateKeyFile "" ; tls.key ; /tls.key
 tlsMinVersion "" ; VersionTLS12 ; VersionTLS13
 topologyManagerPolicy none ; restricted ; strict ; ""
+topologyManagerPolicyOptions {} ; {prefer-closest-numa-nodes: "true"} ; {x: "1"}
 topologyManagerScope container ; pod ; node ; null
 tracing null ; {} ; {samplingRatePerMillion: 0} ; {samplingRatePerMillion: -1} ; {samplingRatePerMillion: 100}
 userNamespaces {idsPerPod: 65536} ; {idsPerPod: 131072} ; {idsPerPod: 5} ; null

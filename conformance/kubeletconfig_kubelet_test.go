@@ -114,7 +114,9 @@ func refusedField(err error) string {
 	if gateError.MatchString(text) {
 		return "featureGates"
 	}
-	for part, field := range map[string]string{"pod logs path": "podLogsDir", "invalid taint": "registerWithTaints", "taint.TimeAdded": "registerWithTaints"} {
+	for part, field := range map[string]string{
+		"pod logs path": "podLogsDir", "invalid taint": "registerWithTaints", "taint.TimeAdded": "registerWithTaints", "for NUMA node": "reservedMemory",
+	} {
 		if strings.Contains(text, part) {
 			return field
 		}

@@ -20,7 +20,7 @@ func ourResult(path, dropIns string) configResult {
 	r := configResult{refused: map[string]string{}}
 	d, err := kubeletconfig.LoadDir(path, dropIns)
 	if r.loaded = err == nil; r.loaded {
-		d.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
+		d.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true, HostSettings: true})
 		err = d.Kubelet.Validate()
 	}
 	if err != nil {

@@ -50,6 +50,9 @@ func jsonShape(t reflect.Type) any {
 		if strings.HasPrefix(t.PkgPath(), "k8s.io/api") { // the same type on both sides
 			return t.String()
 		}
+		if t == reflect.TypeFor[kubeletconfig.Amount]() { // only refuses some numbers
+			return jsonShape(t.Field(0).Type)
+		}
 		fields := map[string]any{}
 		for name, field := range jsonFields(t) {
 			fields[name] = jsonShape(field)
@@ -117,12 +120,13 @@ var defaultsThatDiffer = map[string]string{
 	"evictionHard":             "set here; the kubelet sets it when it starts (eviction.DefaultHardEvictionMap)",
 	"cgroupRoot":               `"/", the meaning of an empty one in the kubelet`,
 	"enableSystemLogQuery":     "false, the meaning of nil in the kubelet",
+	"failCgroupV1":             "false: cgroup v1 is supported",
 }
 
 func TestKubeletConfigurationHasTheDefaultsOfTheKubelet(t *testing.T) {
 	theirs, ours := &v1beta1.KubeletConfiguration{}, &kubeletconfig.Configuration{}
 	kubeletdefaults.SetDefaults_KubeletConfiguration(theirs)
-	ours.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
+	ours.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true, HostSettings: true})
 	fields := func(from any) map[string]any {
 		text, err := json.Marshal(from)
 		require.NoError(t, err)

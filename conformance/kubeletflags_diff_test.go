@@ -152,6 +152,9 @@ func kubeletFlags(in flagsInput) (out flagsOutput) {
 	if config.EvictionHard == nil {
 		setLeaf(out.Kubelet, "evictionHard", ourseviction.DefaultHard()) // the kubelet sets it when it starts
 	}
+	if !set.Changed("fail-cgroupv1") && !strings.Contains(in.File, "failCgroupV1: true") {
+		setLeaf(out.Kubelet, "failCgroupV1", false) // default of nodeagent
+	}
 	if !set.Changed("serialize-image-pulls") {
 		setLeaf(out.Kubelet, "serializeImagePulls", false) // default of nodeagent
 	}
@@ -208,7 +211,7 @@ func ourFlags(in flagsInput) (out flagsOutput) {
 		})
 	}
 	if err == nil {
-		d.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true})
+		d.Kubelet.SetDefaults(kubeletconfig.Defaults{Cluster: true, RemoteRuntime: true, HostSettings: true})
 	}
 	if err != nil {
 		names, ok := unsupportedFlags(err)

@@ -61,6 +61,29 @@ func TestIntegrationClockExcludesOtherPrograms(t *testing.T) {
 	assert.GreaterOrEqual(t, host[2]-host[1], 2.9, "the clock is not fast")
 }
 
+// The scheduler of User Mode Linux charges processes in nanoseconds, and not in ticks of 10 ms as without the library that it is loaded with.
+func TestIntegrationSchedulerChargesNanoseconds(t *testing.T) {
+	if os.Geteuid() != 0 || os.Getenv("IN_TEST_VM") != "" {
+		t.Skip("needs root, outside of a VM")
+	}
+	if cached, _ := filepath.Glob("../../.lab/vm/uml-*"); len(cached) == 0 {
+		t.Skip("would download a kernel: run `hack/vm/uml true` once")
+	}
+	out, err := kernel("uml").command(t, nil, "sh", "-c", "for i in 1 2 3; do cat /proc/self/schedstat; done").Output()
+	require.NoError(t, err)
+	const tick = 10_000_000 // nanoseconds
+	partial := 0
+	for line := range strings.Lines(string(out)) {
+		used, _, _ := strings.Cut(line, " ")
+		ns, err := strconv.ParseInt(used, 10, 64)
+		require.NoError(t, err)
+		if ns%tick != 0 {
+			partial++
+		}
+	}
+	assert.Equal(t, 3, partial, "CPU times that are no multiples of a tick:\n%s", out)
+}
+
 // useOneCPU runs the goroutine, and the programs that it starts, on one CPU, until the caller or the end of the test restores all CPUs for
 // programs that start later.
 func useOneCPU(t *testing.T) (restore func()) {

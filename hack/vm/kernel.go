@@ -34,6 +34,9 @@ var xstateSource []byte
 //go:embed xstate/clock.c
 var clockSource []byte
 
+//go:embed xstate/sched.c
+var schedSource []byte
+
 // prepareTimeout is for installing tools, and downloading and unpacking a kernel: seconds on a good network.
 const prepareTimeout = 10 * time.Minute
 
@@ -52,7 +55,7 @@ func newKernel(cache, kind string) (*kernel, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("no kernel for %s: there are some for amd64", runtime.GOARCH)
 	}
-	key := sha256.Sum256(slices.Concat(recipe, xstateSource, clockSource))
+	key := sha256.Sum256(slices.Concat(recipe, xstateSource, clockSource, schedSource))
 	k := &kernel{kind: kind, dir: filepath.Join(cache, fmt.Sprintf("%s-%.6x", kind, key))}
 	switch kind {
 	case "uml":
@@ -205,7 +208,7 @@ func (k *kernel) arrangeUML(ctx context.Context) error {
 	for _, source := range []struct {
 		name string
 		text []byte
-	}{{"xstate.c", xstateSource}, {"clock.c", clockSource}} {
+	}{{"xstate.c", xstateSource}, {"clock.c", clockSource}, {"sched.c", schedSource}} {
 		path := filepath.Join(k.dir, source.name)
 		if err := os.WriteFile(path, source.text, 0o644); err != nil {
 			return err

@@ -17,7 +17,8 @@
 // # Two kernels
 //
 // uml is Debian's User Mode Linux: it boots in about a second, with one CPU and the controllers cpu, io, memory
-// and pids. It has no PSI, cpuset, hugetlb or nftables, and runs no binary built with -race. qemu is Debian's stock
+// and pids. Its scheduler has ticks of 10 ms, and charges CPU time in nanoseconds (xstate/sched.c). It has no PSI, cpuset,
+// hugetlb or nftables, and runs no binary built with -race. qemu is Debian's stock
 // kernel under software emulation: it has all of these, boots in seconds, and is five to ten times slower after that.
 //
 // # Inside
