@@ -14,8 +14,8 @@ DEMOTIME ?= 30s
 UML      := $(CURDIR)/hack/vm/uml
 QEMU     := $(CURDIR)/hack/vm/qemu
 
-.PHONY: demo random-operations attacks test test-root test-rootless test-vm conformance csi-sanity kernel-model node-cost node-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
-	bench bench-agent bench-api bench-cluster bench-nodes kubelet metrics cluster cluster-tools fuzz clean $(LAB)
+.PHONY: demo random-operations attacks test test-root test-rootless test-vm test-numa conformance csi-sanity kernel-model node-cost node-model soak soak-vm lab lab-down lab-status lint lint-tools vet-other vuln \
+	bench bench-agent bench-api bench-cluster bench-nodes kubelet metrics cluster changeover cluster-tools fuzz clean $(LAB)
 
 # Runs pods from manifests on the embedded runtime for DEMOTIME and prints a line per change.
 demo: $(LAB)
@@ -72,7 +72,7 @@ test-root: $(LAB)
 	@echo "make: cost of hostile manifests, without the race detector, which adds memory and time"
 	@go test -count=1 -timeout=$(TIMEOUT) ./internal/expand ./internal/safeyaml ./lifecycle/objects ./lifecycle/podapi ./internal/lifecycle/podenv ./lifecycle/podspec ./lifecycle/podstore ./lifecycle/source
 	@$(MAKE) --no-print-directory test-vm
-	@$(MAKE) --no-print-directory conformance
+	@$(MAKE) --no-print-directory conformance INPUTS=20000
 	@$(MAKE) --no-print-directory csi-sanity
 	@test -x .lab/bin/kube-apiserver || echo "make: tests that need a control plane or a kubelet were skipped; make cluster builds both"
 
@@ -102,19 +102,36 @@ test-vm: $(LAB)
 	echo "make: cpuset, huge pages and PSI of cgroup v2 under qemu"; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegration(Conformance|Cpuset|Hugetlb|Pressure|V2|Tree)' \
 		./cgroups/driver ./cgroups/podtree; \
+	VM_MACHINE="1 socket 1 node 2 cores 1 thread 512 MiB" go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationCgroup(Cpusets|Update)$$' ./cri/process; \
 	echo "make: devices of two NUMA nodes under qemu"; \
 	go build -buildvcs=false -o .lab/vm/deviceplugin ./hack/deviceplugin; \
 	VM_MACHINE="2 sockets 2 nodes 1 core 1 thread 512 MiB" NODEAGENT_PROGRAM=$(CURDIR)/.lab/vm/agent NODEAGENT_DEVICEPLUGIN=$(CURDIR)/.lab/vm/deviceplugin \
 		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationDevicesOfNUMANodes$$' ./examples/agent
 
+# Exclusive CPUs and memory on two NUMA nodes, in containers of containerd under qemu. Takes a quarter of an hour.
+test-numa: export NODEAGENT_LAB = required
+test-numa: export VM_TIMEOUT = 1200
+test-numa: export NODEAGENT_PROGRAM = $(CURDIR)/.lab/vm/agent
+test-numa: $(LAB)
+	@$(LAB) deps
+	@$(LAB) tools
+	@$(QEMU) true
+	@go build -buildvcs=false -o .lab/vm/agent ./examples/agent
+	@VM_MACHINE="2 sockets 2 nodes 2 cores 1 thread 768 MiB" \
+		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationMemory(OfNUMANodes|AndCPUsOfOneNUMANode)$$' ./examples/agent
+	@VM_MACHINE="2 sockets 2 nodes 2 cores 2 threads 512 MiB" \
+		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationExclusiveCPUsOfNUMANodes$$' ./examples/agent
+
 # Compares the model of a kernel in nodetest/machine with a real one on generated scenarios: CPU shares, throttling, OOM killer, memory.high. Takes
 # five minutes.
+kernel-model: export VM_CLOCK = own
 kernel-model: $(LAB)
 	@$(LAB) deps; $(UML) true; \
 	go test -count=1 -timeout=$(TIMEOUT) -exec $(UML) -v -run='^TestIntegrationKernel' ./nodetest/machine
 
 # Compares a simulated node of nodetest with an agent on a real kernel, with its own processes as pods: victims of evictions, their times, OOM kills,
-# CPU time and throttled time. Takes twenty minutes on an idle host. Replay the scenarios in .lab/vm/files with NODETEST_REPLAY and TestNodeAgreesWithRecords.
+# CPU time and throttled time. Takes twenty minutes on an idle host; NODETEST_FIRST=20 runs 20 other scenarios. Replay the scenarios in .lab/vm/files with
+# NODETEST_REPLAY and TestNodeAgreesWithRecords.
 node-model: export VM_TIMEOUT = 10800
 node-model: export VM_CLOCK = own
 node-model: export VM_RW = $(CURDIR)/.lab/vm/files
@@ -247,6 +264,15 @@ cluster: cluster-tools kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./examples/kubelet
 	@go test -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestIntegrationKubelet' ./examples/runtime
 	@go test -C hack/bench -v $(RACE) -count=1 -timeout=$(TIMEOUT) -run='^TestCluster' ./internal/api ./internal/cluster
+
+# Changes a node with thirty pods ten times between a kubelet and the agent, under load and with kills at random moments, which takes half an hour.
+# NODEAGENT_SEED=N repeats the moments of a run, NODEAGENT_ROUNDS=N the number of changes. `make cluster` has four changes.
+changeover: export NODEAGENT_CLUSTER = required
+changeover: export NODEAGENT_LAB = required
+changeover: export NODEAGENT_ROUNDS ?= 10
+changeover: cluster-tools kubelet
+	@$(LAB) tools
+	@$(LAB) exec go test -v -count=1 -timeout=90m -run='^TestClusterChangeOver' ./examples/agent
 
 # Runs every fuzz test for FUZZTIME.
 fuzz:

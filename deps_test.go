@@ -36,7 +36,7 @@ tests:                          github.com/google/go-cmp/... golang.org/x/tools/
 tests:                          cri/critest internal/controlplane internal/costtest internal/faultproxy internal/hostile internal/isolated internal/lab internal/mounttest internal/podtest internal/script internal/suite/suitetest
 tests .:                        internal/repocheck
 tests internal/lifecycle/podhash: lifecycle/podapi YAML
-tests internal/wiringtest: device device/plugin device/podresources internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest agent/kubeletconfig
+tests internal/wiringtest: cgroups/cpus device device/placement device/poddevice device/plugin device/podresources internal/repocheck API PROM k8s.io/client-go/rest cgroups cgroups/cgroupstest cgroups/podtree cni cri/criserver cri/logs cri/remote cri/streaming eviction eviction/evictiontest eviction/podevict gc images lifecycle apiserver lifecycle/podstore lifecycle/source nodeapi nodeapi/auth nodeapi/podsapi nodeapi/prom nodeapi/prom/usage cri/streaming nodestatus apiserver/cert nodestatus/heartbeat shutdown stats pleg probe probe/podprobe volume volume/csi internal/volume/podcert internal/volume/token internal/volume/trustbundle agent cri apiserver/apiservertest lifecycle/podevents nodestatus/machine volume/volumetest agent/kubeletconfig
 tests apiserver:      cri lifecycle internal/lifecycle/podenv volume volume/csi volume/intree internal/lifecycle/podtest lifecycle/podstore pleg
 tests apiserver:      cri lifecycle lifecycle/podapi pleg internal/volume/token
 tests apiserver apiserver/apiservertest nodestatus apiserver/cert internal/kubeapi: apiserver/apiservertest k8s.io/client-go/rest/...
@@ -59,6 +59,8 @@ tests lifecycle/podstatus:      internal/lifecycle/podtest lifecycle/podapi
 tests internal/lifecycle/poddir:         internal/mounttest internal/lifecycle/podtest SYS
 tests internal/lifecycle/kubeletstate:   SYS
 tests internal/takeover:         device/plugin
+tests internal/changeover: volume/volumetest cgroups/cpus cgroups/numa cgroups/topology agent/kubeletconfig device/plugin lifecycle/podspec internal/lifecycle/ownership cri device API
+tests agent/kubeletconfig: internal/hostsettings
 tests internal/lifecycle/podview:        internal/lifecycle/podtest
 tests internal/lifecycle/resize:         internal/lifecycle/podtest
 tests internal/lifecycle/executor:       internal/lifecycle/podtest internal/lifecycle/lifecycletest
@@ -70,6 +72,7 @@ tests lifecycle/podspec:        lifecycle/podapi
 tests lifecycle/objects: lifecycle/podspec
 tests volume/csi:               CSI GRPC internal/mounttest lifecycle/objects internal/csitest volume/volumetest
 tests internal/blockdev:        internal/mount internal/mounttest
+tests internal/memimage:        API
 tests volume:                   cri internal/mount internal/mounttest lifecycle lifecycle/objects lifecycle/podspec pleg volume/intree volume/volumetest SYS
 tests volume/intree:            internal/mounttest lifecycle/objects lifecycle/podspec internal/volume/podcert internal/volume/trustbundle volume/volumetest
 tests internal/volume/podcert:           volume/volumetest
@@ -81,6 +84,7 @@ tests lifecycle/podstore:       cri lifecycle/podapi pleg
 tests cgroups:                  cgroups/cgroupstest
 tests device:                   device/devicetest
 tests device/plugin:            device/devicetest
+tests device/placement:         device/devicetest device/podresources API cri/critest lifecycle pleg
 tests device/poddevice:         device/devicetest lifecycle
 tests cgroups/driver:           cgroups/cgroupstest
 tests eviction:                 eviction/evictiontest API
@@ -115,14 +119,18 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 # Sockets for local programs.
 internal/privatesocket max   0:
 internal/takeover      max  80: device internal/lifecycle/poddir
+internal/changeover    max 330: agent/kubeletconfig apiserver/cert cgroups/cpus cgroups/numa cgroups/driver cgroups/podtree cri cri/remote device device/plugin internal/kubeapi internal/lifecycle/kubeletstate internal/lifecycle/lacking internal/lifecycle/ownership internal/lifecycle/podview internal/lifecycle/resize internal/plainfile internal/podfield internal/volume/record lifecycle/plan lifecycle/podapi lifecycle/source nodestatus/machine qos volume volume/intree API
+internal/iptables      max   0: internal/plugincmd internal/runonce internal/sleep
 internal/tokenbucket   max   0:
+internal/verbosity     max   0:
 
 # Engines: no third-party package, and never each other.
 pleg                   max   0: cri internal/backoff internal/listener internal/runonce internal/sleep internal/required
-device                 max   0: cri internal/atomicfile internal/backoff internal/plainfile internal/runonce internal/sleep
+device                 max   0: cri internal/atomicfile internal/backoff internal/plainfile internal/record internal/runonce internal/sleep
 device/devicetest      max   0: cri device internal/suite testing
-device/plugin          max 115: cri device internal/atomicfile internal/backoff internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
+device/plugin          max 115: cri device internal/atomicfile internal/backoff internal/kubechecksum internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
 device/podresources    max 115: device internal/backoff internal/privatesocket internal/runonce internal/sleep internal/tokenbucket GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
+device/placement       max  75: cgroups/cpus cgroups/numa cgroups/topology cri device device/poddevice internal/runonce lifecycle/podspec lifecycle/podstatus qos API
 device/poddevice       max  75: cri device internal/sleep lifecycle/admission lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener API
 eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
@@ -133,7 +141,8 @@ internal/gctest        max   0: cri gc internal/suite testing
 # Resources: what a pod may use, and the cgroups that enforce it.
 cgroups                max   0: SYS
 cgroups/topology       max   0:
-cgroups/cpus           max   0: cgroups/topology
+cgroups/cpus           max   0: cgroups/topology device internal/atomicfile internal/kubechecksum internal/plainfile internal/record internal/runonce internal/sleep
+cgroups/numa           max  10: cgroups/topology device internal/atomicfile internal/kubechecksum internal/plainfile internal/record API
 cgroups/cgroupstest    max   0: cgroups internal/suite testing internal/sleep
 cgroups/driver         max  40: cgroups cgroups/driver/internal/... internal/backoff internal/dirent internal/sleep SYS OCI
 cgroups/driver/internal/... max 40: cgroups internal/backoff internal/sleep SYS OCI
@@ -176,7 +185,7 @@ lifecycle/userns       max  75: cri internal/atomicfile API
 internal/lifecycle/hook         max  70: cri lifecycle/podspec internal/redirect internal/sleep API
 lifecycle/podstore     max  75: internal/atomicfile internal/backoff internal/runonce internal/safeyaml internal/sleep lifecycle/podstatus API lifecycle
 lifecycle/source       max  80: internal/atomicfile internal/backoff internal/lifecycle/podhash internal/safeyaml lifecycle/podapi github.com/fsnotify/fsnotify internal/runonce API YAML internal/sleep lifecycle
-apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle lifecycle/podevents internal/lifecycle/podset internal/notexist volume
+apiserver    max 200: cri internal/backoff internal/containers internal/correlator internal/eventobject internal/kubeapi internal/required internal/retryqueue internal/runonce internal/sleep lifecycle lifecycle/podstatus internal/lifecycle/statuspatch qos API CLUSTER images/credential internal/atomicfile internal/lifecycle/podenv internal/objectwatch internal/plainfile internal/volume/claim internal/volume/podcert internal/volume/token internal/volume/trustbundle lifecycle/podevents internal/lifecycle/podset internal/notexist volume
 apiserver/apiservertest max 200: k8s.io/client-go/rest testing lifecycle/podapi API
 lifecycle/objects      max  80: internal/objectwatch internal/safeyaml API sigs.k8s.io/yaml github.com/fsnotify/fsnotify
 
@@ -220,6 +229,7 @@ internal/controlplane  max   0: internal/dirlock internal/lab testing
 internal/cripb         max 115: cri GRPC
 internal/containers    max  75: API
 internal/correlator    max  75: API
+internal/eventobject   max  75: cri API
 internal/costtest      max   0: testing
 internal/dirusage      max   0: internal/dirent SYS
 internal/expand        max  75: internal/fielderr API
@@ -232,6 +242,7 @@ internal/logquery      max  20: API
 internal/lab           max   0: testing
 internal/latest        max   0:
 internal/login1/...    max  20: internal/atomicfile internal/login1 github.com/godbus/dbus/v5 internal/sleep
+internal/memimage      max   0: unsafe
 internal/mount         max   0: internal/backoff SYS
 internal/blockdev      max   0: internal/plainfile internal/plugincmd SYS
 internal/mounttest     max   0: internal/isolated testing SYS
@@ -257,14 +268,15 @@ hack/bench/...                : hack/bench/internal/... internal/agentfile inter
 
 # The whole node. Only programs and test helpers are above it.
 agent                  max 300: any
-nodetest               max 330: agent apiserver/apiservertest cgroups cgroups/cgroupstest cgroups/podtree cri cri/critest eviction eviction/podevict internal/backoff internal/crilimits internal/lifecycle/executor internal/lifecycle/hook internal/lifecycle/podview lifecycle/admission lifecycle/plan lifecycle/podapi lifecycle/podstatus probe probe/podprobe internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodetest               max 330: agent apiserver/apiservertest apiserver/cert internal/correlator internal/eventobject internal/kubeapi internal/memimage internal/lifecycle/statuspatch internal/runonce cgroups cgroups/cgroupstest cgroups/podtree cri cri/critest eviction eviction/podevict internal/backoff internal/crilimits internal/lifecycle/executor internal/lifecycle/hook internal/lifecycle/podview lifecycle/admission lifecycle/plan lifecycle/podapi lifecycle/podstatus probe probe/podprobe internal/scriptlines internal/sleep lifecycle lifecycle/podevents lifecycle/podspec nodestatus nodestatus/machine nodetest/machine qos stats testing testing/synctest API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodetest/machine       max   0: cgroups cgroups/cgroupstest
 nodetest/internal/worker max 0: cri/process SYS
-agent/kubeletconfig    max 110: cgroups/podtree cri cri/logs device eviction gc internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth internal/safeyaml
-agent/kubeletflags     max 110: agent/kubeletconfig images/credential internal/quantity nodestatus API sigs.k8s.io/yaml github.com/spf13/pflag internal/safeyaml
+agent/kubeletconfig    max 110: internal/verbosity cgroups/cpus cgroups/numa cgroups/podtree cgroups/topology cri cri/logs device eviction gc internal/hostsettings internal/quantity nodestatus shutdown API sigs.k8s.io/yaml images/credential lifecycle/podspec nodeapi/auth internal/safeyaml
+agent/kubeletflags     max 110: internal/verbosity agent/kubeletconfig images/credential internal/quantity nodestatus API sigs.k8s.io/yaml github.com/spf13/pflag internal/safeyaml
 internal/agentfile     max 110: agent/kubeletconfig
 internal/scriptlines   max   0:
 internal/crilimits     max   0: cri cgroups
+internal/embedded      max 140: agent/kubeletconfig cgroups/cpus cgroups/driver cgroups/numa cri cri/process
 internal/volumestats   max  75: lifecycle stats volume internal/volume/claim API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 lifecycle/podevents    max  70: cri images internal/required probe API
 
@@ -281,12 +293,12 @@ internal/kubeconfig max 200: internal/atomicfile internal/certstore internal/pla
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/podtree cri device eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
+nodeapi/prom            max 130: cgroups cgroups/cpus cgroups/podtree cri device eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
 nodeapi/prom/internal/answer max   0:
 nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 internal/promtest   max  40: PROM
 # The API of the node.
-nodeapi                max  85: cri cri/logs internal/freshfile internal/loginstance internal/logquery internal/runonce nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
+nodeapi                max  85: cri cri/logs internal/freshfile internal/loginstance internal/logquery internal/runonce internal/sleep internal/verbosity nodeapi/auth API k8s.io/kubelet/pkg/apis/stats/v1alpha1
 nodeapi/auth           max  70: internal/backoff internal/freshfile internal/nodeattributes internal/sleep API
 # The HTTP API of the node. One third-party package frames SPDY for it; neither klog nor k8s.io/apiserver comes with it.
 cri/streaming         max   1: cri internal/required internal/runonce internal/streaming/...

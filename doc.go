@@ -59,12 +59,17 @@
 //   - [github.com/seed81659283/nodeagent/cgroups/driver]: creates, limits, reads and removes cgroups: v1, v2, systemd
 //   - [github.com/seed81659283/nodeagent/cgroups/podtree]: keeps kubepods, the cgroups of QoS classes and pods, and node allocatable
 //   - [github.com/seed81659283/nodeagent/cgroups/topology]: reads CPUs, cores, caches, sockets and NUMA nodes of a machine
-//   - [github.com/seed81659283/nodeagent/cgroups/cpus]: chooses exclusive CPUs as the static policy of the CPU manager does; pure
+//   - [github.com/seed81659283/nodeagent/cgroups/cpus]: decides which containers have exclusive CPUs, as the static policy of the CPU
+//     manager does, and writes them
+//   - [github.com/seed81659283/nodeagent/cgroups/numa]: decides from which NUMA nodes containers have their memory, as the static policy of the memory
+//     manager does, and records it
 //   - [github.com/seed81659283/nodeagent/cgroups/cgroupstest]: is a cgroup tree in memory with an OOM killer and faults, and the suite
 //     that every driver passes
 //   - [github.com/seed81659283/nodeagent/device]: decides which devices of plugins a container gets, on which NUMA nodes, and keeps who
 //     holds them
 //   - [github.com/seed81659283/nodeagent/device/plugin]: registers device plugins and calls them
+//   - [github.com/seed81659283/nodeagent/device/placement]: gives the containers of pods their devices, exclusive CPUs and memory
+//     on NUMA nodes together
 //   - [github.com/seed81659283/nodeagent/device/poddevice]: gives the containers of pods their devices
 //   - [github.com/seed81659283/nodeagent/device/podresources]: tells local programs over gRPC which container has which devices
 //   - [github.com/seed81659283/nodeagent/device/devicetest]: is a device plugin in memory with faults, and the suite that every plugin passes

@@ -86,7 +86,7 @@ func TestQuickStart(t *testing.T) {
 
 // maxPublicPackages limits the packages that other modules can import: each package is a promise and a line on the map in
 // doc.go.
-const maxPublicPackages = 68
+const maxPublicPackages = 70
 
 // Every package that other modules can import is on the map in doc.go.
 func TestPackagesAreListed(t *testing.T) {

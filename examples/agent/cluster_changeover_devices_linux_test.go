@@ -6,6 +6,7 @@ package main_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,13 +65,15 @@ spec:
 %s%s`, name, container, spec)
 }
 
-// wrapKubelet returns a script that runs the kubelet in a mount namespace in which kubeletDevices is the directory of the node.
+// wrapKubelet returns a script that runs the kubelet in a mount namespace in which kubeletDevices is the directory of the node. The namespace exists until
+// the test ends: a kubelet finds the loop devices of its predecessor by the paths of their backing files, which are lost with the namespace.
 func (n *sharedNode) wrapKubelet(devices string) string {
 	require.NoError(n.t, os.MkdirAll(kubeletDevices, 0o750))
 	script := filepath.Join(n.t.TempDir(), "kubelet.sh")
-	text := fmt.Sprintf(`#!/bin/sh
-exec unshare --mount --propagation unchanged sh -c 'mount --make-private "$(stat -c %%m %[1]s)" && mount --bind %[2]s %[1]s && exec "$0" "$@"' %[3]s "$@"
-`, kubeletDevices, devices, n.kubelet)
+	owner := exetest.StartCommand(n.t, exec.Command("unshare", "--mount", "--propagation", "unchanged", "sh", "-c",
+		`mount --make-private "$(stat -c %m "$0")" && mount --bind "$1" "$0" && echo mounted && exec sleep infinity`, kubeletDevices, devices))
+	owner.AwaitLine(timeout, "mounted")
+	text := fmt.Sprintf("#!/bin/sh\nexec nsenter --target %d --mount --wdns=/ %s \"$@\"\n", owner.PID(), n.kubelet)
 	require.NoError(n.t, os.WriteFile(script, []byte(text), 0o700))
 	return script
 }

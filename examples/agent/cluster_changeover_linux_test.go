@@ -5,6 +5,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -81,6 +82,9 @@ func (n *sharedNode) record() (lines []string) {
 	}
 	for _, c := range snapshot.Containers {
 		c, err := n.client.ContainerStatus(ctx, c.ID)
+		if errors.Is(err, cri.ErrNotFound) { // removed since the list
+			continue
+		}
 		require.NoError(n.t, err)
 		lines = append(lines, fmt.Sprintf("%s container %s %d %s since %s %s", c.Labels[cri.LabelPodName], c.Name, c.Attempt, c.State, c.StartedAt, c.ID))
 	}

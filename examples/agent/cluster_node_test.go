@@ -104,9 +104,9 @@ func (m *member) restart() {
 	m.agent = m.start(m.config)
 }
 
-// try runs kubectl and returns what it prints.
+// try runs kubectl and returns its output.
 func (m *member) try(stdin string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(m.t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(m.t.Context(), exetest.TimeoutFactor*timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.kubectl, append([]string{"--kubeconfig", m.admin}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+m.t.TempDir())

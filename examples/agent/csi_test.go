@@ -127,6 +127,7 @@ func TestIntegrationCSIInline(t *testing.T) {
 	a.AwaitLine(timeout, "FailedMount", "driver name loop.csi.example not found in the list of registered CSI drivers")
 	d := n.startDriver()
 	n.awaitLog("inline-n1", "main", "size 1 group 4321", "written")
+	a.AwaitLine(timeout, "pod=inline-n1 phase=Running")
 	before, _ := n.containers("inline-n1")
 
 	d.Kill()
@@ -270,4 +271,64 @@ func TestIntegrationCSIBlock(t *testing.T) {
 	n.awaitNoLeftovers(timeout)
 	n.awaitNoVolumes()
 	a.Terminate(timeout)
+}
+
+// Pods are deleted while no agent runs, and their records are missing, as after the run of a kubelet. One pod is also missing in the runtime, as after a
+// reboot. The agent tears down the volumes, which only the files of the driver's plugin identify.
+func TestIntegrationCSIOfDeletedPodsWithoutRecords(t *testing.T) {
+	n := newCSINode(t)
+	makeDisk(t, n.data, "disk1", 16<<20)
+	n.objects.Write("default/persistentvolumeclaims/data.yaml", claimYAML)
+	n.objects.Write("persistentvolumes/pv1.yaml", claimedVolumeYAML)
+	n.manifests.Write("claim.yaml", claimPodYAML("claim", "echo written; "+sleeper))
+	n.manifests.Write("inline.yaml", strings.Replace(podYAML("inline", "echo written; "+sleeper, "      volumeMounts: [{name: data, mountPath: /data}]\n"),
+		"spec:", "spec:\n  volumes: [{name: data, csi: {driver: loop.csi.example}}]", 1))
+	n.startDriver()
+	adopt := map[string]any{"adoptPods": true}
+	a := n.start(adopt)
+	n.awaitLog("claim-n1", "main", "written")
+	n.awaitLog("inline-n1", "main", "written")
+	a.Kill()
+	require.Len(t, n.mounts(), 3, "one volume is staged, two are published")
+
+	n.manifests.Remove("claim.yaml")
+	n.manifests.Remove("inline.yaml")
+	n.removeSandboxes("inline-n1")
+	for _, pattern := range []string{"pods.store", "probes", "pods/*/volumes.json", "pods/*/record.json"} {
+		paths, err := filepath.Glob(filepath.Join(n.state, pattern))
+		require.NoError(t, err)
+		for _, path := range paths {
+			require.NoError(t, os.Remove(path))
+		}
+	}
+	n.makePodDirsOld()
+	a = n.start(adopt)
+	n.awaitNoLeftovers(timeout)
+	n.awaitNoVolumes()
+	a.Terminate(timeout)
+}
+
+// removeSandboxes removes the sandboxes of a pod with their containers.
+func (n *node) removeSandboxes(pod string) {
+	n.t.Helper()
+	ctx := within(n.t, timeout)
+	snapshot, err := n.client.List(ctx)
+	require.NoError(n.t, err)
+	for _, s := range snapshot.Sandboxes {
+		if s.Pod.Name == pod {
+			require.NoError(n.t, n.client.StopSandbox(ctx, s.ID))
+			require.NoError(n.t, n.client.RemoveSandbox(ctx, s.ID))
+		}
+	}
+}
+
+// makePodDirsOld sets the times of the directories of pods to an hour ago. An agent removes those of unknown pods ten minutes after their last change.
+func (n *node) makePodDirsOld() {
+	n.t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(n.state, "pods", "*"))
+	require.NoError(n.t, err)
+	past := time.Now().Add(-time.Hour)
+	for _, dir := range dirs {
+		require.NoError(n.t, os.Chtimes(dir, past, past))
+	}
 }

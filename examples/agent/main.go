@@ -18,16 +18,33 @@ import (
 
 	"github.com/seed81659283/nodeagent/agent"
 	"github.com/seed81659283/nodeagent/cri/process"
+	"github.com/seed81659283/nodeagent/internal/changeover"
 )
 
 func main() {
 	process.Main() // returns at once unless this program was started as a shim
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "check" {
+		os.Exit(check(ctx, os.Args[2:]))
+	}
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
+}
+
+// check prints the effect on each pod if this agent takes the place of the kubelet on the node, and returns the exit code. It changes nothing.
+func check(ctx context.Context, args []string) (code int) {
+	format, args, err := changeover.CutFormat(args)
+	if err == nil {
+		code, err = changeover.Check(ctx, format, func() (agent.Config, error) { return parseFlags(args) }, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agent: check:", err)
+		return changeover.ExitUnread
+	}
+	return code
 }
 
 func run(ctx context.Context, args []string) error {
@@ -58,9 +75,7 @@ func parseFlags(args []string) (config agent.Config, err error) {
 		return config, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	if file != "" {
-		if config, err = agent.LoadConfig(file); err != nil {
-			return config, err
-		}
+		config, err = agent.LoadConfig(file) // with the fields that are supported
 	}
 	k, n := &config.Kubelet, &config.Node
 	for _, flag := range []struct {
@@ -76,5 +91,5 @@ func parseFlags(args []string) (config agent.Config, err error) {
 	} {
 		*flag.field = cmp.Or(flag.value, *flag.field)
 	}
-	return config, nil
+	return config, err
 }

@@ -61,6 +61,7 @@ var unfedFamilies = map[string][]string{
 		"kubelet_pod_requests_*", "kubelet_websocket_streaming_requests_total", "kubelet_pod_watch_events_dropped_total", "kubelet_pod_resources_endpoint_*",
 	},
 	"a device plugin": {"kubelet_device_plugin_*", "kubelet_container_aligned_compute_resources_*"},
+	"the CPU manager": {"kubelet_cpu_manager_allocation_per_numa"},
 	"a CSI driver":    {"csi_operations_seconds"},
 	"a pull":          {"kubelet_image_pull_duration_seconds"},
 	"a shutdown":      {"kubelet_graceful_shutdown_*"},
@@ -75,11 +76,7 @@ func TestIntegrationMetrics(t *testing.T) {
 	n.objects.Write("default/persistentvolumeclaims/dir.yaml", fmt.Sprintf(diskClaimYAML, "dir", "pv-dir", "", "Filesystem"))
 	n.manifests.Write("measured.yaml", measuredPod)
 	n.manifests.Write("crash.yaml", podYAML("crash", "exit 3"))
-	a := n.start(map[string]any{
-		"enableServer": true, "authentication": map[string]any{"anonymous": map[string]any{"enabled": true}, "webhook": map[string]any{"enabled": false}},
-		"authorization": map[string]any{"mode": "AlwaysAllow"}, "address": "127.0.0.1",
-		"port": exetest.FreePort(t), "readOnlyPort": port,
-	})
+	a := n.start(withReadOnlyPort(t, port, map[string]any{}))
 	n.awaitRunning(timeout, "measured-n1")
 	page := func(path string) string {
 		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%s", port, path))

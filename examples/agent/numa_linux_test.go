@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
 	"github.com/seed81659283/nodeagent/internal/exetest"
 )
 
@@ -32,10 +32,10 @@ type numaNode struct {
 
 // newNUMANode skips the test on a machine with one NUMA node, unless it is a VM that should have several.
 func newNUMANode(t *testing.T) *numaNode {
-	nodes, err := device.ReadMachineNodes(os.DirFS("/"))
+	machine, err := topology.Read(os.DirFS("/"))
 	require.NoError(t, err)
-	if nodes&0b11 != 0b11 {
-		require.Empty(t, os.Getenv("VM_MACHINE"), "the VM has the NUMA nodes %b", nodes)
+	if len(machine.Nodes) < 2 {
+		require.Empty(t, os.Getenv("VM_MACHINE"), "the VM has the NUMA nodes %v", machine.Nodes)
 		t.Skip("needs the NUMA nodes 0 and 1: make test-vm runs it in a kernel of its own")
 	}
 	n := &numaNode{newProcesses(t), filepath.Join(t.TempDir(), "gadgets")}
@@ -77,9 +77,14 @@ func (n *numaNode) requireRefused(a *exetest.Process, pod string) {
 
 // podResources connects to the podresources API of the agent.
 func (n *numaNode) podResources() podresourcesv1.PodResourcesListerClient {
-	connection, err := grpc.NewClient("unix:"+filepath.Join(n.state, "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(n.t, err)
-	n.t.Cleanup(func() { _ = connection.Close() })
+	return dialPodResources(n.t, n.state)
+}
+
+// dialPodResources connects to the podresources API of an agent with this root directory.
+func dialPodResources(t *testing.T, dir string) podresourcesv1.PodResourcesListerClient {
+	connection, err := grpc.NewClient("unix:"+filepath.Join(dir, "pod-resources", "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = connection.Close() })
 	return podresourcesv1.NewPodResourcesListerClient(connection)
 }
 

@@ -16,17 +16,21 @@ import (
 	"github.com/seed81659283/nodeagent/apiserver/cert"
 	"github.com/seed81659283/nodeagent/cgroups"
 	"github.com/seed81659283/nodeagent/cgroups/cgroupstest"
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cni"
 	"github.com/seed81659283/nodeagent/cri/streaming"
 	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/placement"
 	"github.com/seed81659283/nodeagent/device/plugin"
+	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/device/podresources"
 	"github.com/seed81659283/nodeagent/eviction/podevict"
 	"github.com/seed81659283/nodeagent/lifecycle"
 	"github.com/seed81659283/nodeagent/nodeapi"
 	"github.com/seed81659283/nodeagent/nodeapi/auth"
 	"github.com/seed81659283/nodeagent/nodestatus/heartbeat"
+	"github.com/seed81659283/nodeagent/pleg"
 	"github.com/seed81659283/nodeagent/shutdown"
 	"github.com/seed81659283/nodeagent/volume"
 	"github.com/seed81659283/nodeagent/volume/csi"
@@ -76,7 +80,18 @@ func missing(t *testing.T) map[string]func() error {
 	}
 	statuses := func() []lifecycle.PodState { return nil }
 	runs := func(string) bool { return false }
+	placed := func(change func(*placement.Options)) error {
+		o := placement.Options{Devices: &poddevice.Devices{}, Policy: &cpus.Policy{}, Containers: &pleg.Generator{}}
+		change(&o)
+		return errorOf(placement.New(o))
+	}
+	running := func(context.Context) ([]cpus.RunningContainer, error) { return nil, nil }
 	return map[string]func() error{
+		"placement.Options.Devices":    func() error { return placed(func(o *placement.Options) { o.Devices = nil }) },
+		"placement.Options.Policy":     func() error { return placed(func(o *placement.Options) { o.Policy = nil }) },
+		"placement.Options.Containers": func() error { return placed(func(o *placement.Options) { o.Containers = nil }) },
+		"cpus.WriterOptions.Running":   func() error { return errorOf(cpus.NewWriter(nil, cpus.WriterOptions{})) },
+		"cpus.WriterOptions.Write":     func() error { return errorOf(cpus.NewWriter(nil, cpus.WriterOptions{Running: running})) },
 		"podtree.Options.Capacity": func() error {
 			err := errorOf(podtree.New(cgroupstest.New(cgroupstest.Options{}), nil, podtree.Options{}))
 			return fmt.Errorf("Capacity: %w", err) // the error names cpu and memory, not Capacity
