@@ -71,7 +71,7 @@ func newShellUser(t *testing.T, crictl string) *shellUser {
 			"labels": {"app": "web"}, "linux": {"cgroup_parent": "/", "security_context": {"namespace_options": {"network": 2}}}}`,
 		"early.json": `{"metadata": {"name": "early", "namespace": "default", "uid": "u0"}, "linux": {"cgroup_parent": "/"}}`,
 		"main.json": `{"metadata": {"name": "main"}, "image": {"image": "none"}, "log_path": "main.log", "labels": {"app": "web"}, "stdin": true,
-			"command": ["/bin/sh", "-c", "echo one; sleep 0.1; echo two >&2; while read line; do echo got $line; done; sleep 1000"]}`,
+			"command": ["/bin/sh", "-c", "echo one; until test -e ` + work + `/go-on; do sleep 0.1; done; echo two >&2; while read line; do echo got $line; done; sleep 1000"]}`,
 		"job.json": `{"metadata": {"name": "job"}, "image": {"image": "none"}, "log_path": "job.log", "command": ["/bin/sh", "-c", "echo done; exit 3"]}`,
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(work, name), []byte(text), 0o600))
