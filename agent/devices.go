@@ -46,8 +46,9 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	memoryManager, _ := a.config.Kubelet.MemoryManager(a.machine.Memory)
 	updater, _ := a.runtime.(cri.Updater)
 	files := placement.FilesIn(a.config.Node.RootDir, a.config.Node.AdoptPods)
+	resizeCPUs, resizeMemory := a.config.Kubelet.ExclusiveResizes()
 	if a.placed, err = placement.NewNode(os.DirFS("/"), cpuManager, files, placement.Options{
-		Devices: devices, MemoryConfig: memoryManager, Containers: a.generator, Updater: updater, IsManaged: a.pods.IsManaged,
+		ResizeCPUs: resizeCPUs, ResizeMemory: resizeMemory, Devices: devices, MemoryConfig: memoryManager, Containers: a.generator, Updater: updater, IsManaged: a.pods.IsManaged,
 		Period: a.config.Kubelet.CPUManagerReconcilePeriod.Duration, Hooks: placement.Hooks{CPUsPinned: a.metrics.CPUs(cpuManager), MemoryPinned: a.metrics.Memory()}, Logger: a.log,
 	}); err != nil {
 		return err

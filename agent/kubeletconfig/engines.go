@@ -279,6 +279,13 @@ func (c *Configuration) CPUManager() (config cpus.Config, err error) {
 	return config, nil
 }
 
+// ExclusiveResizes reports whether the gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory are on, for the options of
+// package device/placement.
+func (c *Configuration) ExclusiveResizes() (cpus, memory bool) {
+	isOn := func(gate string) bool { return isGateOn(findGate(gate), c.FeatureGates) }
+	return isOn("InPlacePodVerticalScalingExclusiveCPUs"), isOn("InPlacePodVerticalScalingExclusiveMemory")
+}
+
 // RuntimeCgroupDriver returns the cgroup driver that the container runtime reports. For a runtime without this call, it is the field cgroupDriver,
 // in which every value but systemd means cgroupfs. Source: getCgroupDriverFromCRI in cmd/kubelet/app/server.go.
 func (c *Configuration) RuntimeCgroupDriver(ctx context.Context, runtime cri.StatusReporter) (cri.CgroupDriver, error) {

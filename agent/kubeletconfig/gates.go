@@ -116,8 +116,8 @@ InOrderInformers GA on locked default
 InOrderInformersBatchProcess beta on - none
 InPlacePodLevelResourcesVerticalScaling beta on - supported InPlacePodVerticalScaling NodeDeclaredFeatures PodLevelResources
 InPlacePodVerticalScaling GA on locked default
-InPlacePodVerticalScalingExclusiveCPUs alpha off - default InPlacePodVerticalScaling
-InPlacePodVerticalScalingExclusiveMemory alpha off - default InPlacePodVerticalScaling
+InPlacePodVerticalScalingExclusiveCPUs alpha off - supported InPlacePodVerticalScaling
+InPlacePodVerticalScalingExclusiveMemory alpha off - supported InPlacePodVerticalScaling
 InPlacePodVerticalScalingInitContainers GA on locked default InPlacePodVerticalScaling NodeDeclaredFeatures
 InPlacePodVerticalScalingMemoryBackedVolumes alpha off - default InPlacePodVerticalScaling NodeDeclaredFeatures
 InPlacePodVerticalScalingSchedulerPreemption alpha off - default InPlacePodVerticalScaling

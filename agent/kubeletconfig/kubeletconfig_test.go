@@ -249,6 +249,17 @@ featureGates: {CPUManagerPolicyAlphaOptions: true}`)
 	assert.Equal(t, device.Topology{Policy: device.Restricted, PodScope: true, Options: map[string]string{"prefer-closest-numa-nodes": "true"}}, aligned)
 }
 
+func TestGatesOfExclusiveResizes(t *testing.T) {
+	for text, want := range map[string][2]bool{
+		"": {}, `featureGates: {InPlacePodVerticalScalingExclusiveCPUs: true}`: {true, false}, `featureGates: {InPlacePodVerticalScalingExclusiveMemory: true}`: {false, true},
+	} {
+		c := parse(t, text)
+		require.NoError(t, c.Validate(), text)
+		resizeCPUs, resizeMemory := c.ExclusiveResizes()
+		assert.Equal(t, want, [2]bool{resizeCPUs, resizeMemory}, text)
+	}
+}
+
 // The policy Static must reserve as much on the NUMA nodes as systemReserved, kubeReserved and evictionHard together, which may be a part of the memory.
 func TestMemoryManagerHasReservedMemory(t *testing.T) {
 	c := parse(t, `memoryManagerPolicy: Static

@@ -38,8 +38,8 @@
 //
 // No restart needs a file deleted by hand: running containers keep their CPUs when the policy, an option or the machine has changed, and [Notice] names
 // them. No restart refuses a running pod. The shared pool is never empty. [Kubelet] switches these off. On machines whose cores and sockets have equal sizes
-// and up to four NUMA nodes, the CPUs are those that the kubelet takes; DIFFERENCES.md lists the differences on other machines. Feature gates that are off
-// by default are not implemented: exclusive CPUs of pods with pod-level resources, and in-place resizes of exclusive CPUs.
+// and up to four NUMA nodes, the CPUs are those that the kubelet takes; DIFFERENCES.md lists the differences on other machines. One
+// feature gate, which is off by default, is not implemented: exclusive CPUs of pods with pod-level resources.
 //
 // Test kit: [topology.Parse], which returns a machine from a line of text.
 package cpus

@@ -19,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/seed81659283/nodeagent/cgroups/cpus"
 	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/device/devicetest"
@@ -304,17 +303,4 @@ func TestInitContainersKeepTheirMemoryUnlikeInKubelet(t *testing.T) {
 			assert.Len(t, n.placed.Memory("pod", "init"), want)
 		})
 	}
-}
-
-func TestResizeOfMemoryRequestIsInfeasible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newMemoryNode(t)
-		n.config = cpus.Config{}
-		defer n.start()()
-		n.run(newMemoryPod("pod", "500m", "100Mi"))
-		require.NoError(t, n.placed.AdmitResize(newMemoryPod("pod", "600m", "100Mi")))
-		rejection, ok := errors.AsType[*podstatus.Rejection](n.placed.AdmitResize(newMemoryPod("pod", "500m", "200Mi")))
-		require.True(t, ok)
-		assert.Equal(t, podstatus.Rejection{Reason: "Infeasible", Message: `Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"`}, *rejection)
-	})
 }

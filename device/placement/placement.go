@@ -47,6 +47,9 @@ type Options struct {
 	MemoryConfig numa.Config
 	// Containers lists the running containers, whose CPUs change with the shared pool.
 	Containers Containers
+	// ResizeCPUs and ResizeMemory permit in-place resizes of CPU requests under the policy static, and of memory requests under the policy Static, as the
+	// gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory do. Containers keep their CPUs and memory.
+	ResizeCPUs, ResizeMemory bool
 	// Updater writes the CPUs of running containers. Nil: the policy static is an error.
 	Updater cri.Updater
 	// IsManaged reports whether a source lists the pod with this UID, or the pod is being removed. The CPUs and the memory of other pods are freed. Nil:

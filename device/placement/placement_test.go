@@ -55,6 +55,7 @@ type node struct {
 	memory   numa.Config // of the memory policy; zero: no policy
 	files    numa.AllocatorOptions
 	podScope bool
+	resizes  bool // ResizeCPUs and ResizeMemory
 
 	placed  *placement.Placement
 	devices *poddevice.Devices
@@ -96,6 +97,7 @@ func (n *node) start() (stop func()) {
 	require.NoError(n.t, err)
 	opts := placement.Options{
 		Devices: n.devices, Policy: policy, CPUs: cpus.AllocatorOptions{Record: n.record}, Containers: n, Updater: n, IsManaged: n.isManaged,
+		ResizeCPUs: n.resizes, ResizeMemory: n.resizes,
 		Hooks: placement.Hooks{
 			CPUsPinned:   func(p cpus.Pinning) { n.pinned = append(n.pinned, p) },
 			MemoryPinned: func(err error) { n.memoryPinned = append(n.memoryPinned, err) },
@@ -335,19 +337,6 @@ func TestOptionOfTheTopologyPolicyChoosesCloseNUMANodes(t *testing.T) {
 			assert.Equal(t, map[string]string{"a": want}, n.run(newPod("pod", "4")), "CPU 0 is reserved; nodes 2 and 3 are the closest two")
 		})
 	}
-}
-
-func TestResizeOfCPURequestIsInfeasible(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, "1 socket 1 node 4 cores")
-		defer n.start()()
-		pod := newPod("pod", "1500m")
-		n.run(pod)
-		require.NoError(t, n.placed.AdmitResize(pod))
-		rejection, ok := errors.AsType[*podstatus.Rejection](n.placed.AdmitResize(newPod("pod", "2")))
-		require.True(t, ok)
-		assert.Equal(t, podstatus.Rejection{Reason: "Infeasible", Message: `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`}, *rejection)
-	})
 }
 
 func TestMissingOptions(t *testing.T) {

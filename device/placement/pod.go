@@ -167,9 +167,11 @@ func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 }
 
 // AdmitResize refuses the resize of a Guaranteed pod that changes a CPU request under the CPU policy static, or a memory request under the memory policy
-// Static. It is for lifecycle.Options.AdmitResize. Source: pkg/kubelet/allocation/handlers.go.
+// Static, unless Options.ResizeCPUs or Options.ResizeMemory permits the resize. It is for lifecycle.Options.AdmitResize. Source:
+// pkg/kubelet/allocation/handlers.go.
 func (p *Placement) AdmitResize(pod *corev1.Pod) error {
-	isStatic, isMemoryStatic := p.opts.Policy.Name() == cpus.PolicyStatic, p.memory != nil && p.memory.Policy().Name() == numa.PolicyStatic
+	isStatic := p.opts.Policy.Name() == cpus.PolicyStatic && !p.opts.ResizeCPUs
+	isMemoryStatic := p.memory != nil && p.memory.Policy().Name() == numa.PolicyStatic && !p.opts.ResizeMemory
 	if !isStatic && !isMemoryStatic || qos.StatusClass(pod) != corev1.PodQOSGuaranteed {
 		return nil
 	}
