@@ -121,6 +121,10 @@ test-numa: $(LAB)
 		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationMemory(OfNUMANodes|AndCPUsOfOneNUMANode)$$' ./examples/agent
 	@VM_MACHINE="2 sockets 2 nodes 2 cores 2 threads 512 MiB" \
 		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationExclusiveCPUsOfNUMANodes$$' ./examples/agent
+	@rm -rf .lab/vm/boots; mkdir -p .lab/vm/boots; set -e; for sockets in "2 sockets 2 nodes" "2 sockets 2 nodes" "1 socket 1 node"; do \
+		VM_MACHINE="$$sockets 2 cores 2 threads 512 MiB" VM_RW=$(CURDIR)/.lab/vm/boots NODEAGENT_BOOTS=$(CURDIR)/.lab/vm/boots \
+			go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationExclusiveCPUsSurviveBoots$$' ./examples/agent; \
+	done
 
 # Compares the model of a kernel in nodetest/machine with a real one on generated scenarios: CPU shares, throttling, OOM killer, memory.high. Takes
 # five minutes.
