@@ -29,8 +29,8 @@ const ignored = "--ignore-preflight-errors=SystemVerification"
 // kubeadmImages is the registry of kubeadm's images. No test pulls from it.
 const kubeadmImages = "registry.k8s.io/"
 
-// initConfig is the configuration of kubeadm init. The addons need images that cannot be built from Go modules alone. Client certificates of nodes
-// expire after four minutes.
+// initConfig is the configuration of kubeadm init. kube-proxy cannot change the size of the table of connections, which is that of the host. Client
+// certificates of nodes expire after four minutes.
 const initConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: 192.0.2.1}
@@ -39,13 +39,15 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: ` + controlplane.Version + `
 networking: {podSubnet: 10.244.0.0/16}
-dns: {disabled: true}
-proxy: {disabled: true}
 controllerManager: {extraArgs: [{name: cluster-signing-duration, value: 4m}]}
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+conntrack: {maxPerCore: 0}
 `
 
-// podNetwork is a CNI configuration with the podCIDR of a node.
-const podNetwork = `{"cniVersion": "1.1.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isGateway": true,
+// podNetwork is a CNI configuration with the podCIDR of a node. The node routes all packets of its pods, so that they pass the rules of kube-proxy.
+const podNetwork = `{"cniVersion": "1.1.0", "name": "pods", "plugins": [{"type": "ptp",
   "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`
 
 // workloads are a Deployment, a DaemonSet, and a StatefulSet with a claim of a CSI driver.
@@ -131,9 +133,16 @@ func newKubeadmCluster(t *testing.T, program, driver, bin string) *kubeadmCluste
 	c := &kubeadmCluster{t: t, control: newMachine(t, "n1", program, bin), worker: newMachine(t, "n2", program, bin), driver: driver}
 	connect(t, [2]*machine{c.control, c.worker})
 	for name, image := range controlplane.Images() {
-		if name != controlplane.Kubectl {
-			c.control.loadImage(name)
-			c.control.run("ctr", "-n", "k8s.io", "images", "tag", image, strings.Replace(image, "nodeagent.test/", kubeadmImages, 1))
+		on := []*machine{c.control}
+		switch name {
+		case controlplane.Kubectl:
+			continue
+		case controlplane.Proxy, controlplane.CoreDNS:
+			on = append(on, c.worker)
+		}
+		for _, m := range on {
+			m.loadImage(name)
+			m.run("ctr", "-n", "k8s.io", "images", "tag", image, strings.Replace(image, "nodeagent.test/", kubeadmImages, 1))
 		}
 	}
 	for _, m := range []*machine{c.control, c.worker} {
@@ -212,12 +221,31 @@ func (c *kubeadmCluster) runWorkloads() {
 	for _, workload := range []string{"deployment/web", "daemonset/every", "statefulset/db"} {
 		c.kubectl("rollout", "status", workload, "--timeout=180s")
 	}
+	for _, addon := range []string{"daemonset/kube-proxy", "deployment/coredns"} {
+		c.kubectl("-n", "kube-system", "rollout", "status", addon, "--timeout=180s")
+	}
 	require.Equal(c.t, "/data ext4", c.kubectl("logs", "db-0"))
 	require.Equal(c.t, "started", c.kubectl("exec", "db-0", "--", "cat", "/data/starts"))
 	web := strings.Fields(c.kubectl("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[0].metadata.name} {.items[0].status.podIP}"))
 	require.Equal(c.t, web[0], c.kubectl("logs", web[0]))
 	every := c.kubectl("get", "pods", "-l", "app=every", "--field-selector=spec.nodeName=n1", "-o", "jsonpath={.items[0].metadata.name}")
 	require.Equal(c.t, web[0], c.kubectl("exec", every, "--", "wget", "-q", "-O", "-", "http://"+web[1]+":8080/"), "from a pod of the other node")
+	c.kubectl("expose", "deployment", "web", "--port=80", "--target-port=8080")
+	address := c.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+	exetest.Eventually(c.t, time.Minute, func() error { // kube-proxy and CoreDNS follow the new service
+		found, err := c.control.try("kubectl", "exec", every, "--", "nslookup", "web.default.svc.cluster.local")
+		if err == nil && !strings.Contains(found, "Address: "+address) && !strings.Contains(found, "Address 1: "+address) {
+			err = fmt.Errorf("CoreDNS answers %q, want %s", found, address)
+		}
+		if err != nil {
+			return err
+		}
+		name, err := c.control.try("kubectl", "exec", every, "--", "wget", "-q", "-T", "5", "-O", "-", "http://"+address+":80/") // without a port, Debian's busybox looks for a library
+		if err == nil && !strings.HasPrefix(name, "web-") {
+			err = fmt.Errorf("the service answers %q", name)
+		}
+		return err
+	})
 }
 
 // upgrade changes the configuration of all kubelets and of the scheduler in the maps of kubeadm, and applies both with kubeadm upgrade node. It
@@ -284,8 +312,8 @@ func (c *kubeadmCluster) reset() map[string]string {
 	c.kubectl("drain", "n2", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s")
 	exetest.Eventually(c.t, time.Minute, func() error { // a kubelet removes the logs of removed pods once a minute
 		logs, err := c.worker.try("ls", "/var/log/pods")
-		if err == nil && (!strings.HasPrefix(logs, "default_every-") || strings.Contains(logs, "\n")) {
-			err = fmt.Errorf("the pods of the worker have the logs %q", logs)
+		if names := strings.Fields(logs); err == nil && (len(names) != 2 || !strings.HasPrefix(names[0], "default_every-") || !strings.HasPrefix(names[1], "kube-system_kube-proxy-")) {
+			err = fmt.Errorf("the pods of the worker have the logs %q", names)
 		}
 		return err
 	})
@@ -313,7 +341,7 @@ func (c *kubeadmCluster) reset() map[string]string {
 }
 
 // variable matches the parts of names that differ between two clusters: IDs, random suffixes, times.
-var variable = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}|veth[0-9a-f]{8}|every-[0-9a-z]{5}|web-[0-9a-z]+-[0-9a-z]{5}|\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d|manifests\d+`)
+var variable = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}|veth[0-9a-f]{8}|(?:every|kube-proxy)-[0-9a-z]{5}|(?:web|coredns)-[0-9a-z]+-[0-9a-z]{5}|\d{4}-\d\d-\d\d-\d\d-\d\d-\d\d|manifests\d+`)
 
 // normalize sorts lines, and replaces the parts that differ between two clusters.
 func normalize(text string) string {
@@ -323,7 +351,8 @@ func normalize(text string) string {
 }
 
 // kubeadm alone makes a cluster of two agents, upgrades it and removes it, with the commands of its manual. The Deployment, the DaemonSet and the
-// StatefulSet with a CSI volume run, client certificates rotate, and the files that kubeadm leaves are those of a cluster of kubelets.
+// StatefulSet with a CSI volume run, kube-proxy and CoreDNS serve a Service, client certificates rotate, and the files that kubeadm leaves are those of a
+// cluster of kubelets.
 func TestClusterKubeadm(t *testing.T) {
 	if os.Getenv(controlplane.RequiredEnv) != "required" {
 		t.Skipf("takes minutes and needs programs that take long to build: `make cluster`, which sets %s", controlplane.RequiredEnv)

@@ -32,7 +32,7 @@ const usage = `usage: lab COMMAND
                    .lab/images
   lint-tools       build the tools of tools/lint/go.mod into .lab/bin
   cluster-tools    build the control plane that tools/cluster/go.mod pins into .lab/bin, and its images into .lab/images,
-                   and the metrics-server that tools/metrics/go.mod pins
+                   the CoreDNS of tools/dns/go.mod, and the metrics-server of tools/metrics/go.mod
   up               start the lab, or find it running
   status           say what runs
   restart          kill -9 containerd and start it again on the same state

@@ -26,20 +26,23 @@ const (
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 	Kubectl           = "kubectl"
+	Proxy             = "kube-proxy"
+	CoreDNS           = "coredns"
 	kubeadm           = "kubeadm"
 )
 
-// The image repository in kubeadm's manifests, and its image tag of etcd.
+// The image repository in kubeadm's manifests, and its image tags of etcd and of CoreDNS.
 const (
 	repository = "nodeagent.test"
 	etcdTag    = "3.7.0-0"
+	coreDNSTag = "v1.14.6"
 )
 
 // Images returns the name of the container image of each program. The archive .lab/images/PROGRAM is written by make
-// cluster-tools. Only the image of kubectl has a shell.
+// cluster-tools. Only the image of kubectl has a shell. That of kube-proxy has the iptables of this machine.
 func Images() map[string]string {
-	images := map[string]string{Etcd: repository + "/" + Etcd + ":" + etcdTag}
-	for _, name := range []string{APIServer, ControllerManager, Scheduler, Kubectl} {
+	images := map[string]string{Etcd: repository + "/" + Etcd + ":" + etcdTag, CoreDNS: repository + "/coredns/" + CoreDNS + ":" + coreDNSTag}
+	for _, name := range []string{APIServer, ControllerManager, Scheduler, Kubectl, Proxy} {
 		images[name] = repository + "/" + name + ":" + Version
 	}
 	return images
