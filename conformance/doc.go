@@ -6,6 +6,7 @@
 // k8s.io/kubernetes. It tests no real node: no cgroup is written.
 //
 //	make test          # 200,000 inputs for each comparison; INPUTS=n, SEED=n (0: new inputs), ARGS=-v, ARGS=-run=...
+//	make unit          # the kubelet's own unit tests of its CPU, memory and topology managers, run on packages of this repository
 //	make fuzz          # every comparison with the fuzzer for FUZZTIME
 //	make speed         # how many times faster nodeagent is, on equal pods in one run
 //	make probes        # the cost of 10,000 probes compared with the kubelet's, and their ports
@@ -41,6 +42,10 @@
 // sets the fields of a manager like its constructor. The option -overlay of the go command does not work below the module cache.
 // The Makefile therefore replaces the modules by links to their directories, in a copy of go.mod, and passes both files in
 // GOFLAGS. Without them the tests do not compile.
+//
+// make unit runs test files of the kubelet unchanged. The files in _unit declare functions of the kubelet again, and call
+// packages of this repository in them; kubelettests compiles them into the kubelet's packages in place of the kubelet's functions.
+// A test that fails must be in the exceptions.txt of its package with a reason, and a test in that file must fail.
 //
 // The host is fixed in the overlay, too: the cgroup version and the sizes of huge pages are set, so that both cgroup versions are
 // compared on any machine. Feature gates have the defaults of 1.37, except that the alpha gate of qosReserved is on. The version
