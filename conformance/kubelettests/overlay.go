@@ -50,7 +50,7 @@ func writeOverlay(lab, units string) (path string, err error) {
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// addFiles adds the Go files of a directory to the package in the directory dir.
+// addFiles adds the Go files of a directory to the package in the directory dir. A file that the package has is an error.
 func (o *overlay) addFiles(from, dir string) error {
 	files, err := filepath.Glob(filepath.Join(from, "*.go"))
 	if err != nil {
@@ -64,7 +64,11 @@ func (o *overlay) addFiles(from, dir string) error {
 		if err != nil {
 			return err
 		}
-		o.Replace[filepath.Join(dir, filepath.Base(file))] = source
+		to := filepath.Join(dir, filepath.Base(file))
+		if _, err := os.Stat(to); err == nil {
+			return fmt.Errorf("%s: the package has a file of this name", to)
+		}
+		o.Replace[to] = source
 	}
 	return nil
 }

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cpumanager
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
+	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
+	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
+	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/utils/cpuset"
+
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	ourtopology "github.com/seed81659283/nodeagent/cgroups/topology"
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// The numbers of calls of cpus.Policy and cpus.Pod.
+var unitNews, unitRestores, unitReserves, unitRetains, unitHintCalls, unitPodHintCalls, unitCounts atomic.Int64
+
+// unitConfig returns the configuration of a policy with exactly the behaviour of the kubelet.
+func unitConfig(p *staticPolicy) cpus.Config {
+	return cpus.Config{
+		Policy: cpus.PolicyStatic, Options: unitPolicyOptions(p.options), Topology: unitTopologyPolicy(p.affinity), Gates: cpus.Gates{AlphaOptions: true},
+		ReservedCPUs: unitSet(p.reservedCPUs), Kubelet: cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true},
+	}
+}
+
+// unitPolicy returns our policy of the kubelet's configuration.
+func unitPolicy(p *staticPolicy) *cpus.Policy {
+	config, machine := unitConfig(p), unitMachine(p.topology)
+	isUnreserved := config.ReservedCPUs.IsEmpty()
+	if isUnreserved {
+		config.ReservedCPUs = ourtopology.NewCPUSet(machine.CPUs[0].ID)
+	}
+	policy, err := cpus.NewPolicy(machine, config)
+	if err != nil {
+		panic(err)
+	}
+	if isUnreserved {
+		policy = policy.UnitUnreserved()
+	}
+	return policy
+}
+
+func NewStaticPolicy(logger klog.Logger, topology *topology.CPUTopology, numReservedCPUs int, reservedCPUs cpuset.CPUSet, affinity topologymanager.Store, cpuPolicyOptions map[string]string) (Policy, error) {
+	kubelet, err := kubeletNewStaticPolicy(logger, topology, numReservedCPUs, reservedCPUs, affinity, cpuPolicyOptions)
+	if numReservedCPUs == 0 || topology == nil { // no configuration of a kubelet
+		return kubelet, err
+	}
+	unitNews.Add(1)
+	config := cpus.Config{
+		Policy: cpus.PolicyStatic, Options: cpuPolicyOptions, Topology: unitTopologyPolicy(affinity), ReservedMillis: int64(numReservedCPUs) * 1000, ReservedCPUs: unitSet(reservedCPUs),
+		Gates: cpus.Gates{AlphaOptions: unitAllows(DistributeCPUsAcrossCoresOption), NoBetaOptions: !unitAllows(DistributeCPUsAcrossNUMAOption)},
+	}
+	ours, ourErr := cpus.NewPolicy(unitMachine(topology), config)
+	if ourErr != nil {
+		return nil, cmp.Or(errors.Unwrap(ourErr), ourErr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's policy has an error and ours has none: %w", err)
+	}
+	policy := kubelet.(*staticPolicy)
+	policy.reservedCPUs = unitKubeletSet(ours.Reserved())
+	return policy, nil
+}
+
+// unitAllows reports whether the gate of an option is on.
+func unitAllows(option string) bool { return CheckPolicyOptionAvailable(option) == nil }
+
+func (p *staticPolicy) Start(logger klog.Logger, s state.State) error {
+	unitRestores.Add(1)
+	before := unitState(s)
+	after, _, err := unitPolicy(p).Restore(before)
+	if err != nil {
+		return err
+	}
+	unitStore(s, before, after)
+	p.initializeMetrics(logger, s)
+	return nil
+}
+
+func (p *staticPolicy) Allocate(logger klog.Logger, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) error {
+	if operation != lifecycle.AddOperation {
+		return p.kubeletAllocate(logger, s, pod, container, operation)
+	}
+	unitReserves.Add(1)
+	before, ours := unitState(s), unitPod(pod)
+	affinity := p.affinity.GetAffinity(logger, string(pod.UID), container.Name)
+	after, err := unitPolicy(p).ReserveContainer(before, ours, unitContainer(ours, container), unitAffinity(affinity.NUMANodeAffinity))
+	if err != nil {
+		return unitError(err)
+	}
+	unitStore(s, before, after)
+	return nil
+}
+
+func (p *staticPolicy) allocateCPUs(logger klog.Logger, s state.State, numCPUs int, numaAffinity bitmask.BitMask, reusableCPUs cpuset.CPUSet) (topology.Allocation, error) {
+	if !reusableCPUs.IsEmpty() || p.options.FullPhysicalCPUsOnly {
+		return p.kubeletAllocateCPUs(logger, s, numCPUs, numaAffinity, reusableCPUs)
+	}
+	unitReserves.Add(1)
+	before := unitState(s)
+	pod := &cpus.Pod{UID: "nodeagent", Guaranteed: true, Containers: []cpus.Container{{Name: "nodeagent", Millis: int64(numCPUs) * 1000}}}
+	after, err := unitPolicy(p).ReserveContainer(before, pod, 0, unitAffinity(numaAffinity))
+	if err != nil {
+		return topology.EmptyAllocation(), unitError(err)
+	}
+	taken := unitKubeletSet(after.Assigned[pod.UID]["nodeagent"])
+	s.SetDefaultCPUSet(unitKubeletSet(after.Shared))
+	return topology.Allocation{CPUs: taken, Aligned: p.topology.CheckAlignment(taken)}, nil
+}
+
+func (p *staticPolicy) RemoveContainer(_ klog.Logger, s state.State, podUID string, containerName string) error {
+	unitRetains.Add(1)
+	before := unitState(s)
+	after := unitPolicy(p).Retain(before, func(uid, name string) bool { return uid != podUID || name != containerName })
+	unitStore(s, before, after)
+	return nil
+}
+
+func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
+	if operation != lifecycle.AddOperation {
+		return p.kubeletGetTopologyHints(logger, s, pod, container, operation)
+	}
+	unitHintCalls.Add(1)
+	ours := unitPod(pod)
+	return unitHints(unitPolicy(p).Hints(unitState(s), ours, unitContainer(ours, container)))
+}
+
+func (p *staticPolicy) GetPodTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
+	if operation != lifecycle.AddOperation {
+		return p.kubeletGetPodTopologyHints(logger, s, pod, operation)
+	}
+	unitPodHintCalls.Add(1)
+	return unitHints(unitPolicy(p).PodHints(unitState(s), unitPod(pod)))
+}
+
+func (p *staticPolicy) guaranteedCPUs(logger klog.Logger, pod *v1.Pod, container *v1.Container) int {
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		return p.kubeletGuaranteedCPUs(logger, pod, container)
+	}
+	unitCounts.Add(1)
+	ours := unitPod(pod)
+	return ours.UnitCount(unitContainer(ours, container))
+}
+
+func (p *staticPolicy) podGuaranteedCPUs(logger klog.Logger, pod *v1.Pod) int {
+	if resourcehelper.IsPodLevelResourcesSet(pod) {
+		return p.kubeletPodGuaranteedCPUs(logger, pod)
+	}
+	unitCounts.Add(1)
+	return unitPod(pod).UnitPeak()
+}
+
+// unitError returns the kubelet's error for a refusal.
+func unitError(err error) error {
+	refusal := (*device.Refusal)(nil)
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	if refusal.Reason != cpus.ReasonSMTAlignmentError {
+		return errors.New(cmp.Or(refusal.Err, err).Error())
+	}
+	return unitSMTError(refusal.Message)
+}
+
+// unitSMTError returns the kubelet's error of a message.
+func unitSMTError(message string) error {
+	e := SMTAlignmentError{CausedByPhysicalCPUs: true}
+	if _, err := fmt.Sscanf(message, "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d",
+		&e.AvailablePhysicalCPUs, &e.RequestedCPUs, &e.CpusPerCore); err == nil {
+		return e
+	}
+	e = SMTAlignmentError{}
+	if _, err := fmt.Sscanf(message, "SMT Alignment Error: requested %d cpus not multiple cpus per core = %d", &e.RequestedCPUs, &e.CpusPerCore); err != nil {
+		panic(err)
+	}
+	return e
+}
