@@ -27,6 +27,9 @@ import (
 // unitMachine converts the NUMA nodes of a machine.
 func unitMachine(info *cadvisorapi.MachineInfo) *topology.Machine {
 	machine := &topology.Machine{}
+	if info == nil {
+		return machine
+	}
 	for _, n := range info.Topology {
 		node := topology.Node{ID: n.Id, Memory: n.Memory}
 		for _, h := range n.HugePages {

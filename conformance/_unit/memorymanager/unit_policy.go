@@ -6,10 +6,14 @@ package memorymanager
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -21,7 +25,22 @@ import (
 // The numbers of calls of numa.Policy.
 var unitRestores, unitReserves, unitReleases, unitHintCalls, unitPodHintCalls atomic.Int64
 
-func (p *staticPolicy) Start(_ klog.Logger, s state.State) error {
+// unitLacks reports whether a pod needs the gate PodLevelResourceManagers, which is off by default. Our policy does not implement it, and the kubelet's
+// function runs. The runner counts the tests with the printed line.
+func unitLacks(isPodLevel bool) bool {
+	isPodLevel = isPodLevel && utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)
+	if isPodLevel {
+		fmt.Print("\nnodeagent lacks: PodLevelResourceManagers\n")
+	}
+	return isPodLevel
+}
+
+func (p *staticPolicy) Start(logger klog.Logger, s state.State) error {
+	for uid := range s.GetMemoryAssignments() {
+		if unitLacks(len(s.GetPodMemoryBlocks(uid)) > 0) {
+			return p.kubeletStart(logger, s)
+		}
+	}
 	unitRestores.Add(1)
 	policy := unitPolicy(unitMachine(p.machineInfo), p.systemReserved)
 	restored, err := policy.Restore(numa.Saved{Policy: numa.PolicyStatic, Nodes: unitNodes(s.GetMachineState()), Pods: unitBlocks(s.GetMemoryAssignments())})
@@ -32,7 +51,7 @@ func (p *staticPolicy) Start(_ klog.Logger, s state.State) error {
 }
 
 func (p *staticPolicy) Allocate(ctx context.Context, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) error {
-	if operation != lifecycle.AddOperation {
+	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
 		return p.kubeletAllocate(ctx, s, pod, container, operation)
 	}
 	unitReserves.Add(1)
@@ -54,14 +73,18 @@ func (p *staticPolicy) Allocate(ctx context.Context, s state.State, pod *v1.Pod,
 	return nil
 }
 
-func (p *staticPolicy) RemoveContainer(_ klog.Logger, s state.State, podUID string, containerName string) {
+func (p *staticPolicy) RemoveContainer(logger klog.Logger, s state.State, podUID string, containerName string) {
+	if unitLacks(len(s.GetPodMemoryBlocks(podUID)) > 0) {
+		p.kubeletRemoveContainer(logger, s, podUID, containerName)
+		return
+	}
 	unitReleases.Add(1)
 	policy, before := unitState(s)
 	unitStore(s, policy, before, policy.ReleaseContainer(before, podUID, containerName))
 }
 
 func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	if operation != lifecycle.AddOperation {
+	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
 		return p.kubeletGetTopologyHints(logger, s, pod, container, operation)
 	}
 	unitHintCalls.Add(1)
@@ -78,7 +101,7 @@ func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *
 }
 
 func (p *staticPolicy) GetPodTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	if operation != lifecycle.AddOperation {
+	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
 		return p.kubeletGetPodTopologyHints(logger, s, pod, operation)
 	}
 	unitPodHintCalls.Add(1)
