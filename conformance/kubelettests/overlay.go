@@ -16,8 +16,10 @@ import (
 	"strings"
 )
 
-// ourPackages are packages of nodeagent that get files of _unit, by the name of the directory in _unit.
-var ourPackages = map[string]string{"cpus": "cgroups/cpus", "numa": "cgroups/numa"}
+// ourPackages returns the packages of nodeagent that get files of _unit, by the name of the directory in _unit.
+func ourPackages() map[string]string {
+	return map[string]string{"cpus": "cgroups/cpus", "numa": "cgroups/numa"}
+}
 
 // overlay is the file of the option -overlay of the go command.
 type overlay struct{ Replace map[string]string }
@@ -33,12 +35,12 @@ func writeOverlay(lab, units string) (path string, err error) {
 	if err := json.Unmarshal(content, &o); err != nil {
 		return "", err
 	}
-	for _, name := range kubeletPackages {
+	for _, name := range kubeletPackages() {
 		if err := o.addKubelet(lab, units, name); err != nil {
 			return "", err
 		}
 	}
-	for name, dir := range ourPackages {
+	for name, dir := range ourPackages() {
 		if err := o.addFiles(filepath.Join(units, name), filepath.Join("..", dir)); err != nil {
 			return "", err
 		}

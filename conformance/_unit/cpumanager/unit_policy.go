@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package cpumanager gets the files of this directory by the overlay of the kubelet's unit tests. The static policy calls package cpus.
 package cpumanager
 
 import (
@@ -28,7 +29,7 @@ import (
 )
 
 // The numbers of calls of cpus.Policy and cpus.Pod.
-var unitNews, unitRestores, unitReserves, unitRetains, unitHintCalls, unitPodHintCalls, unitCounts atomic.Int64
+var unitNews, unitRestores, unitReserves, unitRetains, unitHintCalls, unitPodHintCalls, unitCounts atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
 
 // unitConfig returns the configuration of a policy with exactly the behaviour of the kubelet.
 func unitConfig(p *staticPolicy) cpus.Config {
@@ -58,6 +59,7 @@ func unitPolicyOn(p *staticPolicy, machine *ourtopology.Machine) *cpus.Policy {
 	return policy
 }
 
+// NewStaticPolicy returns the kubelet's policy with the reserved CPUs of cpus.NewPolicy, or the error of cpus.NewPolicy.
 func NewStaticPolicy(logger klog.Logger, topology *topology.CPUTopology, numReservedCPUs int, reservedCPUs cpuset.CPUSet, affinity topologymanager.Store, cpuPolicyOptions map[string]string) (Policy, error) {
 	kubelet, err := kubeletNewStaticPolicy(logger, topology, numReservedCPUs, reservedCPUs, affinity, cpuPolicyOptions)
 	if numReservedCPUs == 0 || topology == nil { // no configuration of a kubelet

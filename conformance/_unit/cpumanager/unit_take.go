@@ -14,7 +14,7 @@ import (
 )
 
 // unitTakes counts the calls of cpus.Layout.Take.
-var unitTakes atomic.Int64
+var unitTakes atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
 
 func takeByTopologyNUMAPacked(_ klog.Logger, topo *topology.CPUTopology, availableCPUs cpuset.CPUSet, numCPUs int, cpuSortingStrategy CPUSortingStrategy, preferAlignByUncoreCache bool) (cpuset.CPUSet, error) {
 	return unitTake(topo, availableCPUs, numCPUs, cpus.Options{SpreadCores: cpuSortingStrategy == CPUSortingStrategySpread, AlignCaches: preferAlignByUncoreCache})

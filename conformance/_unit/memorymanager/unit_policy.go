@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package memorymanager gets the files of this directory by the overlay of the kubelet's unit tests. The static policy calls package numa.
 package memorymanager
 
 import (
@@ -23,7 +24,7 @@ import (
 )
 
 // The numbers of calls of numa.Policy.
-var unitRestores, unitReserves, unitReleases, unitHintCalls, unitPodHintCalls atomic.Int64
+var unitRestores, unitReserves, unitReleases, unitHintCalls, unitPodHintCalls atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
 
 // unitLacks reports whether a pod needs the gate PodLevelResourceManagers, which is off by default. Our policy does not implement it, and the kubelet's
 // function runs. The runner counts the tests with the printed line.

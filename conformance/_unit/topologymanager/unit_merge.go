@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package topologymanager gets the files of this directory by the overlay of the kubelet's unit tests. The policies merge hints with package device.
 package topologymanager
 
 import (
@@ -14,7 +15,7 @@ import (
 )
 
 // unitMerges counts the calls of device.Merger.
-var unitMerges atomic.Int64
+var unitMerges atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
 
 func (p *nonePolicy) Merge(_ klog.Logger, providersHints []map[string][]TopologyHint) (TopologyHint, bool) {
 	return unitMerge(device.None, nil, PolicyOptions{}, providersHints)
