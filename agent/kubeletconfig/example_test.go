@@ -211,6 +211,13 @@ func (oldRuntime) CgroupDriver(context.Context) (cri.CgroupDriver, error) {
 	return 0, errors.ErrUnsupported
 }
 
+func ExampleConfiguration_ExclusiveResizes() {
+	c := kubeletconfig.Configuration{FeatureGates: map[string]bool{"InPlacePodVerticalScalingExclusiveCPUs": true}}
+	cpus, memory := c.ExclusiveResizes()
+	fmt.Println("CPUs:", cpus, "memory:", memory)
+	// Output: CPUs: true memory: false
+}
+
 func ExampleConfiguration_RuntimeCgroupDriver() {
 	c := kubeletconfig.Configuration{CgroupDriver: "systemd"}
 	fmt.Println(c.RuntimeCgroupDriver(context.Background(), oldRuntime{}))

@@ -240,7 +240,7 @@ func (c *kubeadmCluster) runWorkloads() {
 		if err != nil {
 			return err
 		}
-		name, err := c.control.try("kubectl", "exec", every, "--", "wget", "-q", "-T", "5", "-O", "-", "http://"+address+":80/") // without a port, Debian's busybox looks for a library
+		name, err := c.control.try("kubectl", "exec", every, "--", "timeout", "5", "wget", "-q", "-O", "-", "http://"+address+"/") // wget -T of Debian's busybox crashes
 		if err == nil && !strings.HasPrefix(name, "web-") {
 			err = fmt.Errorf("the service answers %q", name)
 		}
