@@ -27,6 +27,7 @@ var allowedErrors = map[string]string{
 	`object "default"/"secret" not registered`:         "the kubelet mounts a volume of a running pod before it has registered the pod with its manager of secrets",
 	"container is already in removing state":           "two goroutines of the kubelet remove a failed instance of an init container: before its next start, and as a dead container of the pod",
 	`err="node \"n1\" not found"`:                      "a kubelet handles a static pod before its informer has read the Node",
+	"Housekeeping took longer than expected":           "the machine is busy",
 	"RecentStats: unable to find data in memory cache": "cAdvisor in the kubelet has found a container that has just started, and has not measured it yet",
 }
 
