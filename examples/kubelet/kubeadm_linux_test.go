@@ -320,6 +320,7 @@ func (c *kubeadmCluster) reset() map[string]string {
 	c.kubectl("delete", "node", "n2")
 	c.worker.run("kubeadm", "reset", "--force")
 	c.join()
+	c.await("node/n2", "get", "node", "n2", "-o", "name") // kubeadm does not wait for the Node
 	c.kubectl("wait", "--for=condition=ready", "node", "n2", "--timeout=120s")
 	for _, workload := range []string{"deployment/web", "daemonset/every"} {
 		c.kubectl("rollout", "status", workload, "--timeout=120s")
