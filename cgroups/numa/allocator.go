@@ -37,7 +37,8 @@ type Allocator struct {
 
 	mu      sync.Mutex // guards the fields below
 	state   State
-	unsaved bool // the record does not have the state
+	changed uint64 // number of changes of state
+	unsaved bool   // the record does not have the state
 }
 
 // NewAllocator returns an Allocator with the state in the record, or in the kubelet's checkpoint if there is no record, and writes the record. A damaged
@@ -139,11 +140,17 @@ func (a *Allocator) Start(pod *Pod, i int) error {
 // change replaces the state by the result of next, and writes the record if it lacks the state.
 func (a *Allocator) change(next func(State) State) error {
 	a.mu.Lock()
-	before := a.state
-	a.state = next(before)
-	a.unsaved = a.unsaved || a.state.pods != before.pods
+	a.setState(next(a.state))
 	a.mu.Unlock()
 	return a.save()
+}
+
+// setState replaces the state, unless no container has other memory. The caller holds a.mu.
+func (a *Allocator) setState(next State) {
+	if next.pods != a.state.pods {
+		a.state, a.unsaved = next, true
+		a.changed++
+	}
 }
 
 // save writes the record and the checkpoint if they lack the state. It does not wait for the disk: the files survive a kill of the agent, and a power
@@ -187,7 +194,13 @@ func (a *Allocator) reportError(err error) {
 type PodReservation struct {
 	allocator *Allocator
 	pod       *Pod
-	before    []map[string][]Block // blocks of the pod before each container took its memory
+	before    []State // before each container took its memory
+
+	// The fields below are guarded by allocator.mu. A container that takes its memory again after Undo takes it from the state before, with the same free
+	// memory on each node: free memory of a group may otherwise be on another of its nodes, see Node.Memory.
+	changed uint64 // Allocator.changed after the last call of Take or Undo
+	exact   int    // the elements of before from this index on lack no change of another pod
+	resumed *State // from which the next container takes its memory, unless another pod has changed the state; nil: Allocator.state
 }
 
 // Begin starts a reservation. A pod without UID, and one with two containers of one name, is an error.
@@ -195,17 +208,37 @@ func (a *Allocator) Begin(pod *Pod) (*PodReservation, error) {
 	if err := pod.validate(); err != nil {
 		return nil, err
 	}
-	return &PodReservation{allocator: a, pod: pod}, nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return &PodReservation{allocator: a, pod: pod, changed: a.changed}, nil
+}
+
+// current returns the state from which the next container takes its memory. The caller holds allocator.mu.
+func (r *PodReservation) current() State {
+	if r.changed != r.allocator.changed { // by another pod
+		r.exact, r.resumed = len(r.before), nil
+	}
+	if r.resumed != nil {
+		return *r.resumed
+	}
+	return r.allocator.state
+}
+
+// plan returns the result of current.
+func (r *PodReservation) plan() State {
+	r.allocator.mu.Lock()
+	defer r.allocator.mu.Unlock()
+	return r.current()
 }
 
 // Hints returns the hints of container i. The containers before it must have taken their memory. See [Policy.Hints].
 func (r *PodReservation) Hints(i int) [][]device.Hint {
-	return r.allocator.policy.Hints(r.allocator.State(), r.pod, i)
+	return r.allocator.policy.Hints(r.plan(), r.pod, i)
 }
 
 // PodHints returns the hints of the pod; see [Policy.PodHints].
 func (r *PodReservation) PodHints() [][]device.Hint {
-	return r.allocator.policy.PodHints(r.allocator.State(), r.pod)
+	return r.allocator.policy.PodHints(r.plan(), r.pod)
 }
 
 // Take takes the memory of the next container, at first the container 0, with the merged hint. Other pods cannot take it any more. The error is that of
@@ -214,13 +247,17 @@ func (r *PodReservation) Take(affinity device.Hint) error {
 	a := r.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	next, err := a.policy.Reserve(a.state, r.pod, len(r.before), affinity)
+	base := r.current()
+	next, err := a.policy.Reserve(base, r.pod, len(r.before), affinity)
 	if err != nil {
 		return err
 	}
-	r.before = append(r.before, a.state.pods.get(r.pod.UID))
-	a.unsaved = a.unsaved || next.pods != a.state.pods
-	a.state = next
+	r.before = append(r.before, base)
+	if next.pods == base.pods {
+		return nil
+	}
+	a.setState(next)
+	r.changed, r.resumed = a.changed, nil
 	return nil
 }
 
@@ -233,9 +270,14 @@ func (r *PodReservation) Undo(from int) {
 	a := r.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.state = a.policy.replacePod(a.state, r.pod.UID, r.before[from])
-	a.unsaved = true
-	r.before = r.before[:from]
+	base, earlier := r.current(), r.before[from]
+	a.state, a.unsaved = a.policy.replacePod(base, r.pod.UID, earlier.pods.get(r.pod.UID)), true
+	a.changed++
+	r.changed, r.resumed = a.changed, nil
+	if from >= r.exact {
+		r.resumed = &earlier
+	}
+	r.before, r.exact = r.before[:from], min(from, r.exact)
 }
 
 // Commit writes the record. Start no container of the pod before. After an error the pod has its memory, but the record lacks it: call Undo, or Commit

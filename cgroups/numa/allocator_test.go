@@ -74,6 +74,34 @@ func TestReservationsThatOverlap(t *testing.T) {
 	require.Equal(t, []string{"b", "c"}, newAllocator(t, numa.AllocatorOptions{Record: record}).State().Pods())
 }
 
+// A container that takes its memory again after Undo gets the same nodes, also on a group whose free memory is on another node by now. After a change of
+// another pod, it takes the memory that is free then.
+func TestUndoneReservationTakesTheSameNodes(t *testing.T) {
+	a := newAllocator(t, numa.AllocatorOptions{})
+	large, err := a.Begin(examplePod("large", "1200Mi"))
+	require.NoError(t, err)
+	require.NoError(t, large.Take(device.Hint{}))
+	require.Equal(t, []uint64{0, 748}, freeOf(a))
+	r, err := a.Begin(examplePod("small", "10Mi"))
+	require.NoError(t, err)
+	for range 3 {
+		hints := r.Hints(0)
+		require.NoError(t, r.Take(device.Hint{Nodes: 1}))
+		require.NoError(t, r.Take(device.Hint{Nodes: 1}))
+		require.Equal(t, device.Mask(3), a.State().NodesOf("small", "init"), "node 0 has no memory")
+		require.Equal(t, device.Mask(3), a.State().NodesOf("small", "app"))
+		require.Equal(t, []uint64{0, 738}, freeOf(a))
+		r.Undo(1)
+		r.Undo(0)
+		require.Equal(t, []uint64{10, 738}, freeOf(a), "the sum is exact")
+		require.Equal(t, hints, r.Hints(0))
+	}
+	require.NoError(t, a.Release("large"))
+	require.NoError(t, r.Take(device.Hint{Nodes: 1}))
+	require.Equal(t, device.Mask(1), a.State().NodesOf("small", "init"))
+	require.Equal(t, []uint64{914, 1024}, freeOf(a))
+}
+
 // A pod keeps the memory that it had before a reservation which is undone.
 func TestUndoKeepsMemoryOfEarlierReservation(t *testing.T) {
 	a := newAllocator(t, numa.AllocatorOptions{})
