@@ -57,22 +57,7 @@ func makeCPUInput(c *conformance.Choices) cpuInput {
 	if in.Config.Options["align-by-socket"] != "" {
 		in.Config.Topology = device.Restricted
 	}
-	all := in.Machine.Set()
-	group := len(in.Machine.CPUs) / max(1, countCores(&in.Machine))
-	in.Config.ReservedMillis = int64(group * (1 + c.Int(3)) * 1000) // whole cores: with an odd number of free CPUs of a node, the kubelet may distribute without end
-	if !isSpreadInCores(in.Config.Options) {
-		in.Config.ReservedMillis -= int64(c.Int(group*1000 - 1))
-	}
-	if c.OneIn(4) {
-		for id := range all.All() {
-			if c.OneIn(4) && (!isSpreadInCores(in.Config.Options) || group == 1) {
-				in.Config.ReservedCPUs.Add(id)
-			}
-		}
-		if count := in.Config.ReservedCPUs.Len(); count > 0 {
-			in.Config.ReservedMillis = int64(count) * 1000
-		}
-	}
+	reserveCPUs(c, &in.Machine, &in.Config)
 	if c.OneIn(2) {
 		in.Config.Kubelet = cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true}
 	}
@@ -80,6 +65,26 @@ func makeCPUInput(c *conformance.Choices) cpuInput {
 		in.Steps = append(in.Steps, makeCPUStep(c, &in, i))
 	}
 	return in
+}
+
+// reserveCPUs reserves random CPUs, with which the kubelet's distribution over NUMA nodes ends.
+func reserveCPUs(c *conformance.Choices, machine *topology.Machine, config *cpus.Config) {
+	all := machine.Set()
+	group := len(machine.CPUs) / max(1, countCores(machine))
+	config.ReservedMillis = int64(group * (1 + c.Int(3)) * 1000) // whole cores: with an odd number of free CPUs of a node, the kubelet may distribute without end
+	if !isSpreadInCores(config.Options) {
+		config.ReservedMillis -= int64(c.Int(group*1000 - 1))
+	}
+	if c.OneIn(4) {
+		for id := range all.All() {
+			if c.OneIn(4) && (!isSpreadInCores(config.Options) || group == 1) {
+				config.ReservedCPUs.Add(id)
+			}
+		}
+		if count := config.ReservedCPUs.Len(); count > 0 {
+			config.ReservedMillis = int64(count) * 1000
+		}
+	}
 }
 
 func countCores(machine *topology.Machine) int {

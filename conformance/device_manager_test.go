@@ -176,16 +176,7 @@ func (n *deviceNode) fail(format string, args ...any) {
 
 func (n *deviceNode) connect(name string) {
 	n.note("connect %s", name)
-	prefer := func(available, mustInclude []string, size int) []string {
-		ids := slices.Clone(mustInclude)
-		for _, id := range slices.Backward(slices.Sorted(slices.Values(available))) {
-			if len(ids) < size && !slices.Contains(ids, id) {
-				ids = append(ids, id)
-			}
-		}
-		return ids
-	}
-	p := &bothPlugin{kubelet: &devicemanager.ConformancePlugin{Name: name, Socket: "/" + name, Prefer: prefer}}
+	p := &bothPlugin{kubelet: &devicemanager.ConformancePlugin{Name: name, Socket: "/" + name, Prefer: preferHighest}}
 	p.kubelet.Response = func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
 		if n.failing[name] {
 			return nil, errors.New(outOfOrder)
@@ -206,25 +197,32 @@ func (n *deviceNode) list(name string) {
 	var theirs []*pluginapi.Device
 	for i := range n.c.Int(9) {
 		d := device.Device{ID: fmt.Sprint("d", i), Healthy: !n.c.OneIn(6)}
-		k := &pluginapi.Device{ID: d.ID, Health: pluginapi.Unhealthy}
-		if d.Healthy {
-			k.Health = pluginapi.Healthy
-		}
 		if !n.c.OneIn(4) {
 			d.Nodes = 1 << n.c.Int(len(n.opts.Topology.Nodes))
 			if n.c.OneIn(5) {
 				d.Nodes |= 1 << n.c.Int(len(n.opts.Topology.Nodes))
 			}
-			k.Topology = &pluginapi.TopologyInfo{}
-			for node := range d.Nodes.Nodes() {
-				k.Topology.Nodes = append(k.Topology.Nodes, &pluginapi.NUMANode{ID: int64(node)})
-			}
 		}
-		ours, theirs = append(ours, d), append(theirs, k)
+		ours, theirs = append(ours, d), append(theirs, toPluginDevice(d))
 	}
 	n.note("list %s %+v", name, ours)
 	n.kubelet.List(n.plugins[name].kubelet, theirs)
 	require.NoError(n.t, n.plugins[name].feed.Update(ours))
+}
+
+// toPluginDevice converts a device to the type of the plugin API.
+func toPluginDevice(d device.Device) *pluginapi.Device {
+	out := &pluginapi.Device{ID: d.ID, Health: pluginapi.Unhealthy}
+	if d.Healthy {
+		out.Health = pluginapi.Healthy
+	}
+	if d.Nodes != 0 {
+		out.Topology = &pluginapi.TopologyInfo{}
+	}
+	for node := range d.Nodes.Nodes() {
+		out.Topology.Nodes = append(out.Topology.Nodes, &pluginapi.NUMANode{ID: int64(node)})
+	}
+	return out
 }
 
 // admit admits a random pod. No limit is zero: the kubelet refuses such a pod if the resource has no healthy device. A container limits one resource, so that the order of resources, which is random in the kubelet, has no effect.

@@ -37,7 +37,8 @@
 // that no plugin has registered. It logs answers of plugins that contradict each other, and uses the first. It reports a device that no plugin lists as Healthy.
 //
 // Other differences: of equally good devices, [Pick] takes the first of the list; the kubelet takes any. PreStartContainer is called for a resource whose plugin
-// wanted it before the restart, too. The devices of a pod are all free after a failed reservation.
+// wanted it before the restart, too. The devices of a pod are all free after a failed reservation. After a restart a pod keeps its devices, also if no
+// plugin lists them yet, or one is unhealthy; the kubelet refuses the pod if its container does not run.
 //
 // Test kit: package device/devicetest has a plugin in memory. The facts are from Kubernetes 1.37.1, pkg/kubelet/cm/devicemanager and
 // pkg/kubelet/cm/topologymanager.

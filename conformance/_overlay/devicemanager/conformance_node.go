@@ -24,7 +24,8 @@ import (
 type ConformanceNode struct {
 	Active []*v1.Pod // admitted pods that have not terminated
 
-	dir      string // of the checkpoint
+	dir      string                  // of the checkpoint
+	memory   *conformanceCheckpoints // of a node without dir
 	numa     []cadvisorapi.Node
 	topology topologymanager.Manager
 	manager  *ManagerImpl
@@ -73,6 +74,11 @@ func (n *ConformanceNode) start() error {
 	if err != nil {
 		return err
 	}
+	return n.startManager(checkpoints)
+}
+
+// startManager starts a device manager that reads and writes these checkpoints.
+func (n *ConformanceNode) startManager(checkpoints checkpointmanager.CheckpointManager) error {
 	n.manager = &ManagerImpl{
 		checkpointdir: n.dir, checkpointManager: checkpoints, endpoints: map[string]endpointInfo{}, endpointStore: map[string]map[string]*endpointInfo{},
 		allDevices: NewResourceDeviceInstances(), healthyDevices: map[string]sets.Set[string]{}, unhealthyDevices: map[string]sets.Set[string]{},
