@@ -30,6 +30,7 @@
 // not change the CPUs of ephemeral containers. Kubelet.LateShared switches the first difference off.
 //
 // A pod that runs keeps its resources after a restart of the agent, also if the topology policy would not admit it any more. The kubelet refuses it.
+// DIFFERENCES.md lists all differences.
 //
 // Test kit: devicetest, critest and topology.Parse.
 package placement
