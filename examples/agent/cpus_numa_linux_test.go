@@ -44,7 +44,7 @@ func newCPUNode(t *testing.T) *node {
 }
 
 // On a machine with two NUMA nodes, containers get whole cores of one NUMA node, and run on no other CPU. A pod for which no NUMA node has enough CPUs is
-// rejected with the reason. A restart of the agent changes nothing, and released CPUs return to the shared pool.
+// rejected with the reason. A restart of the agent changes nothing, a restarted container has its CPUs, and released CPUs return to the shared pool.
 func TestIntegrationExclusiveCPUsOfNUMANodes(t *testing.T) {
 	n := newCPUNode(t)
 	static := map[string]any{
@@ -76,6 +76,9 @@ func TestIntegrationExclusiveCPUsOfNUMANodes(t *testing.T) {
 		require.Equal(t, before[name].ID, after[name].ID, "container of %s was restarted", name)
 	}
 
+	n.killContainer(after["core-n1"])
+	n.awaitLog("core-n1", "main", "cpus 2-3, 2 in all, quota max", "cpus 2-3, 2 in all, quota max")
+
 	n.manifests.Remove("node.yaml")
 	exetest.Eventually(t, timeout, func() error {
 		lines := strings.Split(strings.TrimSpace(n.log("shared-n1", "main")), "\n")
@@ -84,6 +87,6 @@ func TestIntegrationExclusiveCPUsOfNUMANodes(t *testing.T) {
 		}
 		return nil
 	})
-	require.Equal(t, 1, strings.Count(n.log("core-n1", "main"), "cpus"), "the CPUs of the container have never changed")
+	require.Equal(t, 2, strings.Count(n.log("core-n1", "main"), "cpus"), "the CPUs of the container have never changed")
 	n.drain(a)
 }
