@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -299,16 +298,6 @@ func TestRunReturnsWhileRegistering(t *testing.T) {
 	require.Error(t, <-requested)
 	assert.NoFileExists(t, n.path("kubelet.sock"))
 	require.ErrorContains(t, n.Handler().Register(t.Context(), registryPlugin(n.path("p.sock"))), "Run is not running")
-}
-
-// skipWithFewFiles skips a test that needs 1,024 connections if the process may not open their files.
-func skipWithFewFiles(t *testing.T) {
-	t.Helper()
-	var limit syscall.Rlimit
-	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
-	if limit.Cur < 4096 {
-		t.Skipf("the test needs 1024 connections, and may open %d files", limit.Cur)
-	}
 }
 
 // The number of plugins is limited. Plugins that are connecting count.
