@@ -108,7 +108,7 @@ test-vm: $(LAB)
 	VM_MACHINE="2 sockets 2 nodes 1 core 1 thread 512 MiB" NODEAGENT_PROGRAM=$(CURDIR)/.lab/vm/agent NODEAGENT_DEVICEPLUGIN=$(CURDIR)/.lab/vm/deviceplugin \
 		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationDevicesOfNUMANodes$$' ./examples/agent
 
-# Exclusive CPUs and memory on two NUMA nodes, in containers of containerd under qemu. Takes a quarter of an hour.
+# Exclusive CPUs and memory on two NUMA nodes, in containers of containerd under qemu, and three boots of such a machine. Takes 20 minutes.
 test-numa: export NODEAGENT_LAB = required
 test-numa: export VM_TIMEOUT = 1200
 test-numa: export NODEAGENT_PROGRAM = $(CURDIR)/.lab/vm/agent
