@@ -161,8 +161,17 @@ func damageCPUFile(t *testing.T, c *conformance.Choices, content []byte) []byte 
 	}
 	file := map[string]any{}
 	require.NoError(t, json.Unmarshal(content, &file))
-	values := []any{nil, "", 0, 1, "x", map[string]any{}, map[string]any{"pod": "1"}, map[string]any{"pod": nil}, map[string]any{"pod": map[string]any{"c": 1}}, []int{1},
-		map[string]any{"pod": map[string]any{"cpuSet": "y"}}, map[string]any{"pod": map[string]any{"cpuSet": 1}}, "{}", `{"policyName":1}`}
+	values := []any{
+		nil, "", 0, 1, "x",
+		map[string]any{},
+		map[string]any{"pod": "1"},
+		map[string]any{"pod": nil},
+		map[string]any{"pod": map[string]any{"c": 1}},
+		[]int{1},
+		map[string]any{"pod": map[string]any{"cpuSet": "y"}},
+		map[string]any{"pod": map[string]any{"cpuSet": 1}},
+		"{}", `{"policyName":1}`,
+	}
 	names := []string{"policyName", "defaultCpuSet", "entries", "podEntries", "checksum", "data", "dataChecksum"}
 	name := names[c.Int(len(names))]
 	if file[name] = values[c.Int(len(values))]; c.OneIn(4) {

@@ -74,6 +74,7 @@ func (noResources) GetMemory(klog.Logger, *corev1.Pod, *corev1.Container) []*pod
 }
 
 func (noResources) GetPodMemory(klog.Logger, string) []*podresourcesv1.ContainerMemory { return nil }
+
 func (noResources) GetAllocatableMemory(klog.Logger) []*podresourcesv1.ContainerMemory { return nil }
 
 func (noResources) GetDynamicResources(klog.Logger, *corev1.Pod, *corev1.Container) []*podresourcesv1.DynamicResource {

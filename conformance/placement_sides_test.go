@@ -261,6 +261,7 @@ func (noContainers) Notify(func(uids ...string)) {}
 func (noContainers) UpdateContainer(context.Context, string, *cri.Resources, map[string]string) error {
 	return nil
 }
+
 func (noContainers) UpdateSandbox(context.Context, string, *cri.Resources, *cri.Resources) error {
 	return nil
 }

@@ -153,13 +153,15 @@ func TestExportWaitsForRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &exporter{}
 		var ready atomic.Bool
-		newExportingAllocator(t, device.Options{Record: filepath.Join(t.TempDir(), "devices"), Export: e.export,
+		newExportingAllocator(t, device.Options{
+			Record: filepath.Join(t.TempDir(), "devices"), Export: e.export,
 			Running: func(context.Context) ([]device.RunningContainer, error) {
 				if !ready.Load() {
 					return nil, errors.New("no runtime")
 				}
 				return []device.RunningContainer{{PodUID: "u", Container: "c", Note: `{"example.com/gpu":["b"]}`}}, nil
-			}})
+			},
+		})
 		time.Sleep(time.Minute)
 		assert.Zero(t, e.count())
 		ready.Store(true)

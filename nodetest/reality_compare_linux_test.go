@@ -294,8 +294,14 @@ func (a *agreement) add(c *comparison) {
 		agreed bool
 		count  *int
 	}{
-		{c.agrees(), &a.all}, {c.victims, &a.victims}, {c.times, &a.times}, {c.oom, &a.oom}, {c.cpu, &a.cpu}, {c.throttled, &a.throttled},
-		{c.killed, &a.killed}, {c.killed && c.oom, &a.killedAgree},
+		{c.agrees(), &a.all},
+		{c.victims, &a.victims},
+		{c.times, &a.times},
+		{c.oom, &a.oom},
+		{c.cpu, &a.cpu},
+		{c.throttled, &a.throttled},
+		{c.killed, &a.killed},
+		{c.killed && c.oom, &a.killedAgree},
 	} {
 		if aspect.agreed {
 			*aspect.count++

@@ -58,7 +58,8 @@ func TestHostSettingsFollowFieldsAndProcess(t *testing.T) {
 		{"plain processes", "kubeletCgroups: /c\n", beside, true, hostsettings.Settings{}, false},
 		{
 			"all fields", endpoint + "failSwapOn: false\nfailCgroupV1: true\nprotectKernelDefaults: true\noomScoreAdj: 5\nmaxOpenFiles: 9\nmakeIPTablesUtilChains: true\nkubeletCgroups: /c\n", beside, true,
-			hostsettings.Settings{FailCgroupV1: true, CheckParameters: true, OOMScoreAdj: new(int32(5)), MaxOpenFiles: 9, Cgroup: "/c"}, true,
+			hostsettings.Settings{FailCgroupV1: true, CheckParameters: true, OOMScoreAdj: new(int32(5)), MaxOpenFiles: 9, Cgroup: "/c"},
+			true,
 		},
 		{"no chains", endpoint + "makeIPTablesUtilChains: false", inPlace, false, hostsettings.Settings{FailSwapOn: true}, false},
 	} {

@@ -29,19 +29,27 @@ func TestDecodeCheckpoint(t *testing.T) {
 			"version 3", `{"policyName":"static","defaultCpuSet":"1-3","entries":{"pod":{"container1":"4-6","container2":"7-9"}},"checksum":1659543133}`,
 			`static "1-3" pod/container1=4-6 pod/container2=7-9`,
 		},
-		{"version 1", `{"policyName":"static","defaultCpuSet":"1-3","entries":{"id":"4"},"checksum":1}`,
-			"json: cannot unmarshal string into Go struct field CPUManagerCheckpointV2.entries of type map[string]string"},
+		{
+			"version 1", `{"policyName":"static","defaultCpuSet":"1-3","entries":{"id":"4"},"checksum":1}`,
+			"json: cannot unmarshal string into Go struct field CPUManagerCheckpointV2.entries of type map[string]string",
+		},
 		{"version 4", encode(t, cpus.State{Shared: topology.NewCPUSet(0), Assigned: map[string]map[string]topology.CPUSet{"p": {"c": topology.NewCPUSet(1, 2)}}}), `static "0" p/c=1-2`},
 		{"version 4 with a wrong checksum", `{"data":"{}","dataChecksum":1}`, "could not load v4 checkpoint: checkpoint is corrupted"},
-		{"version 4 without document", `{"dataChecksum":1}`,
-			"could not load v4 checkpoint: failed to deserialize cpu manager checkpoint data: unexpected end of JSON input"},
+		{
+			"version 4 without document", `{"dataChecksum":1}`,
+			"could not load v4 checkpoint: failed to deserialize cpu manager checkpoint data: unexpected end of JSON input",
+		},
 		{"an empty file", ``, "unexpected end of JSON input"},
 		{"CPUs that are no list", `{"policyName":"static","defaultCpuSet":"0-x"}`, `could not parse default CPU set "0-x": strconv.Atoi: parsing "x": invalid syntax`},
 		{"a range that ends before its start", `{"policyName":"static","defaultCpuSet":"3-1"}`, `could not parse default CPU set "3-1": invalid range "3-1" (3 > 1)`},
-		{"a wrong list of a container", `{"policyName":"static","defaultCpuSet":"0","entries":{"p":{"c":"1,"}}}`,
-			`could not parse cpuset "1," for container "c" in pod "p": strconv.Atoi: parsing "": invalid syntax`},
-		{"more CPUs than any machine has", `{"policyName":"static","defaultCpuSet":"0-4000000000"}`,
-			`could not parse default CPU set "0-4000000000": CPU 4000000000 is not below 2048`},
+		{
+			"a wrong list of a container", `{"policyName":"static","defaultCpuSet":"0","entries":{"p":{"c":"1,"}}}`,
+			`could not parse cpuset "1," for container "c" in pod "p": strconv.Atoi: parsing "": invalid syntax`,
+		},
+		{
+			"more CPUs than any machine has", `{"policyName":"static","defaultCpuSet":"0-4000000000"}`,
+			`could not parse default CPU set "0-4000000000": CPU 4000000000 is not below 2048`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			policy, s, err := cpus.DecodeCheckpoint([]byte(tc.content))

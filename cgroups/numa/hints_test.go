@@ -235,8 +235,11 @@ func TestPodHintsAreThoseOfThePeak(t *testing.T) {
 	p := newPolicy(t, []topology.Node{{ID: 0, Memory: 11 * mib}, {ID: 1, Memory: 10 * mib}})
 	request := func(n uint64) map[string]uint64 { return map[string]uint64{numa.Memory: n * mib} }
 	pod := &numa.Pod{UID: "u", Guaranteed: true, Containers: []numa.Container{
-		{Name: "a", Kind: device.Init, Requests: request(4)}, {Name: "b", Kind: device.Sidecar, Requests: request(3)},
-		{Name: "c", Kind: device.Init, Requests: request(7)}, {Name: "d", Requests: request(2)}, {Name: "e", Requests: request(5)},
+		{Name: "a", Kind: device.Init, Requests: request(4)},
+		{Name: "b", Kind: device.Sidecar, Requests: request(3)},
+		{Name: "c", Kind: device.Init, Requests: request(7)},
+		{Name: "d", Requests: request(2)},
+		{Name: "e", Requests: request(5)},
 	}}
 	require.Equal(t, [][]device.Hint{{{Nodes: 1, Preferred: true}, {Nodes: 2, Preferred: true}, {Nodes: 3}}}, p.PodHints(numa.State{}, pod))
 	pod.Containers[2].Requests = request(8) // with the sidecar 11 MiB, of which no node has so much

@@ -68,8 +68,13 @@ func TestReadFindsNodesCoresCachesAndMemory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &topology.Machine{
 		CPUs: []topology.CPU{
-			{ID: 0, Core: 0, Node: 0, Cache: 0}, {ID: 1, Core: 1, Node: 0, Cache: 1}, {ID: 2, Core: 2, Node: 1, Cache: 2}, {ID: 3, Core: 3, Node: 1, Cache: 3},
-			{ID: 4, Core: 0, Node: 0, Cache: 0}, {ID: 5, Core: 1, Node: 0, Cache: 1}, {ID: 6, Core: 2, Node: 1, Cache: 2},
+			{ID: 0, Core: 0, Node: 0, Cache: 0},
+			{ID: 1, Core: 1, Node: 0, Cache: 1},
+			{ID: 2, Core: 2, Node: 1, Cache: 2},
+			{ID: 3, Core: 3, Node: 1, Cache: 3},
+			{ID: 4, Core: 0, Node: 0, Cache: 0},
+			{ID: 5, Core: 1, Node: 0, Cache: 1},
+			{ID: 6, Core: 2, Node: 1, Cache: 2},
 		},
 		Nodes: []topology.Node{
 			{ID: 0, Memory: 2 << 20, Distances: []int{10, 21}, HugePages: []topology.HugePages{{Size: 2 << 20, Count: 3}, {Size: 1 << 30}}},

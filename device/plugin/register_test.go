@@ -95,8 +95,10 @@ func TestRegisterReturnsErrors(t *testing.T) {
 		want            string
 	}{
 		"receiver": {refuse: errRefused, want: errRefused.Error()},
-		"options": {options: status.Error(codes.Internal, strings.Repeat("no driver ", 1000)),
-			want: "failed to get device plugin options: rpc error: code = Internal desc = no driver no driver"},
+		"options": {
+			options: status.Error(codes.Internal, strings.Repeat("no driver ", 1000)),
+			want:    "failed to get device plugin options: rpc error: code = Internal desc = no driver no driver",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := runHost(t, t.TempDir(), plugin.Options{Receiver: &receiver{refuse: test.refuse, connections: make(chan connection, 9)}})

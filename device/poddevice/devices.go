@@ -308,7 +308,8 @@ func findLimit(container *corev1.Container) corev1.ResourceName {
 // podresources.PodsFunc, and returns no inactive pods.
 func ActivePods(source interface {
 	Active() (pods []*corev1.Pod, complete bool)
-}) func() (active, inactive []device.Pod) {
+},
+) func() (active, inactive []device.Pod) {
 	return func() (active, inactive []device.Pod) {
 		pods, _ := source.Active()
 		return FromPods(pods), nil

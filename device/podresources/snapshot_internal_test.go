@@ -93,55 +93,66 @@ func TestListReturnsContainersAndDevices(t *testing.T) {
 		"no pods": {snapshot{}, nil, nil},
 		"pod without devices": {
 			snapshot{active: []device.Pod{pod("p", plain)}},
-			[]string{"default/p plain[]"}, []string{"default/p plain[]"},
+			[]string{"default/p plain[]"},
+			[]string{"default/p plain[]"},
 		},
 		"pod without containers": {
 			snapshot{active: []device.Pod{pod("p")}},
-			[]string{"default/p"}, []string{"default/p"},
+			[]string{"default/p"},
+			[]string{"default/p"},
 		},
 		"device without NUMA node": {
 			snapshot{active: []device.Pod{pod("p", main)}, allocations: Allocations{"p": {"main": onNodes("a", 0)}}},
-			[]string{"default/p main[gpu:a]"}, []string{"default/p main[gpu:a]"},
+			[]string{"default/p main[gpu:a]"},
+			[]string{"default/p main[gpu:a]"},
 		},
 		"device of several NUMA nodes has an entry for each": {
 			snapshot{active: []device.Pod{pod("p", main)}, allocations: Allocations{"p": {"main": onNodes("a", 1<<0|1<<3|1<<63)}}},
-			[]string{"default/p main[gpu:a@0 gpu:a@3 gpu:a@63]"}, []string{"default/p main[gpu:a gpu:a gpu:a]"},
+			[]string{"default/p main[gpu:a@0 gpu:a@3 gpu:a@63]"},
+			[]string{"default/p main[gpu:a gpu:a gpu:a]"},
 		},
 		"several devices of several resources": {
 			snapshot{active: []device.Pod{pod("p", main, plain)}, allocations: Allocations{"p": {"main": {
 				nic: {{ID: "n", Nodes: 1}}, gpu: {{ID: "b", Nodes: 2}, {ID: "a"}, {ID: "c", Nodes: 1}},
 			}}}},
-			[]string{"default/p main[gpu:b@1 gpu:a gpu:c@0 nic:n@0] plain[]"}, []string{"default/p main[gpu:b gpu:a gpu:c nic:n] plain[]"},
+			[]string{"default/p main[gpu:b@1 gpu:a gpu:c@0 nic:n@0] plain[]"},
+			[]string{"default/p main[gpu:b gpu:a gpu:c nic:n] plain[]"},
 		},
 		"sidecars first, and no init containers": {
 			snapshot{
 				active:      []device.Pod{pod("p", container("init", device.Init, 1), container("side", device.Sidecar, 1), main)},
 				allocations: Allocations{"p": {"init": onNodes("a", 0), "side": onNodes("b", 0), "main": onNodes("a", 0)}},
 			},
-			[]string{"default/p side[gpu:b] main[gpu:a]"}, []string{"default/p main[gpu:a]"},
+			[]string{"default/p side[gpu:b] main[gpu:a]"},
+			[]string{"default/p main[gpu:a]"},
 		},
 		"pod with an incomplete reservation is not listed": {
 			snapshot{active: []device.Pod{pod("p", main), pod("q", plain), pod("r", container("init", device.Init, 1), plain)}},
-			[]string{"default/q plain[]"}, []string{"default/q plain[]"},
+			[]string{"default/q plain[]"},
+			[]string{"default/q plain[]"},
 		},
 		"pod with an incomplete reservation is listed by option": {
 			snapshot{active: []device.Pod{pod("p", main)}, unreserved: true},
-			[]string{"default/p main[]"}, []string{"default/p main[]"},
+			[]string{"default/p main[]"},
+			[]string{"default/p main[]"},
 		},
 		"reserved pod whose resources have no plugin": {
 			snapshot{active: []device.Pod{pod("p", main)}, allocations: Allocations{"p": nil}},
-			[]string{"default/p main[]"}, []string{"default/p main[]"},
+			[]string{"default/p main[]"},
+			[]string{"default/p main[]"},
 		},
 		"inactive pods are in v1alpha1 only, without devices": {
 			snapshot{
 				active: []device.Pod{pod("p", plain)}, inactive: []device.Pod{pod("old", container("side", device.Sidecar, 0), main)},
 				allocations: Allocations{"old": {"main": onNodes("a", 0)}},
 			},
-			[]string{"default/p plain[]"}, []string{"default/p plain[]", "default/old main[]"},
+			[]string{"default/p plain[]"},
+			[]string{"default/p plain[]", "default/old main[]"},
 		},
 		"order of the source": {
 			snapshot{active: []device.Pod{pod("z", plain), pod("a", plain)}},
-			[]string{"default/z plain[]", "default/a plain[]"}, []string{"default/z plain[]", "default/a plain[]"},
+			[]string{"default/z plain[]", "default/a plain[]"},
+			[]string{"default/z plain[]", "default/a plain[]"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

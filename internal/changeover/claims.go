@@ -66,7 +66,8 @@ func (c apiClaims) PersistentVolume(ctx context.Context, name string) (*corev1.P
 // getObject reads an object. The error for a missing object wraps [fs.ErrNotExist].
 func getObject[T any](ctx context.Context, objects interface {
 	Get(ctx context.Context, name string) (T, error)
-}, name string) (T, error) {
+}, name string,
+) (T, error) {
 	object, err := objects.Get(ctx, name)
 	if apierrors.IsNotFound(err) {
 		err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)

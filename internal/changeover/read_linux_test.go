@@ -44,7 +44,9 @@ func (r *runtimeList) List(context.Context) (s cri.Snapshot, err error) {
 	}
 	return s, r.err
 }
-func (*runtimeList) Version(context.Context) (cri.Version, error)           { return cri.Version{}, nil }
+
+func (*runtimeList) Version(context.Context) (cri.Version, error) { return cri.Version{}, nil }
+
 func (*runtimeList) Status(context.Context) (cri.Status, error)             { return cri.Status{}, nil }
 func (*runtimeList) CgroupDriver(context.Context) (cri.CgroupDriver, error) { return 0, nil }
 

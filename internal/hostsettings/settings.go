@@ -37,9 +37,12 @@ type parameter struct {
 // than panic, reboots 10 s after a panic, panics on an oops, and lets root have a key for each container.
 func kernelParameters() []parameter {
 	return []parameter{
-		{"kernel/keys/root_maxbytes", 25_000_000}, {"kernel/keys/root_maxkeys", 1_000_000},
-		{"kernel/panic", 10}, {"kernel/panic_on_oops", 1},
-		{"vm/overcommit_memory", 1}, {"vm/panic_on_oom", 0},
+		{"kernel/keys/root_maxbytes", 25_000_000},
+		{"kernel/keys/root_maxkeys", 1_000_000},
+		{"kernel/panic", 10},
+		{"kernel/panic_on_oops", 1},
+		{"vm/overcommit_memory", 1},
+		{"vm/panic_on_oom", 0},
 	}
 }
 

@@ -56,7 +56,8 @@ func TestApplyRefusesMachinesByField(t *testing.T) {
 		{"a kernel without swap", swapOn, nil, ""},
 		{"an empty file", swapOn, map[string]string{"swaps": ""}, ""},
 		{
-			"swap", swapOn, map[string]string{"swaps": swapHeading + "/dev/sda2                               partition\t8388604\t0\t-2\n"},
+			"swap", swapOn,
+			map[string]string{"swaps": swapHeading + "/dev/sda2                               partition\t8388604\t0\t-2\n"},
 			`failSwapOn: true, but the machine has swap: "/dev/sda2                               partition": disable it, or set failSwapOn to false`,
 		},
 		{"swap is permitted", hostsettings.Settings{}, map[string]string{"swaps": swapHeading + "/swap\tfile\n"}, ""},

@@ -83,8 +83,11 @@ func TestRunReturnsWithoutWatchdog(t *testing.T) {
 	path, next := newSystemd(t)
 	unused := func() error { panic("unused") }
 	for _, variables := range []map[string]string{
-		{"NOTIFY_SOCKET": path}, {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1"},
-		{"WATCHDOG_USEC": "2000000"}, {"NOTIFY_SOCKET": path + ".missing"}, {},
+		{"NOTIFY_SOCKET": path},
+		{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1"},
+		{"WATCHDOG_USEC": "2000000"},
+		{"NOTIFY_SOCKET": path + ".missing"},
+		{},
 	} {
 		n, err := newNotifier(variables)
 		require.NoError(t, err)

@@ -28,8 +28,10 @@ func TestPinningMetrics(t *testing.T) {
 	m.Devices()
 	pinned := m.CPUs(cpus.Config{Policy: cpus.PolicyStatic, Topology: device.Restricted})
 	for _, series := range [][]string{
-		{alignedFamily, "scope=container", "boundary=physical_cpu"}, {notAlignedFamily, "scope=container", "boundary=physical_cpu"},
-		{alignedFamily, "scope=container", "boundary=uncore_cache"}, {alignedFamily, "scope=pod", "boundary=numa_node"},
+		{alignedFamily, "scope=container", "boundary=physical_cpu"},
+		{notAlignedFamily, "scope=container", "boundary=physical_cpu"},
+		{alignedFamily, "scope=container", "boundary=uncore_cache"},
+		{alignedFamily, "scope=pod", "boundary=numa_node"},
 		{notAlignedFamily, "scope=container", "boundary=numa_node"},
 	} {
 		assert.Zero(t, metricValue(t, registry, series[0], series[1:]...), "the series exists before the first pod")

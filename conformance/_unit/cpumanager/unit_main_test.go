@@ -17,8 +17,14 @@ func TestMain(m *testing.M) {
 		name  string
 		count *atomic.Int64
 	}{
-		{"cpus.Layout.Take", &unitTakes}, {"cpus.NewPolicy", &unitNews}, {"cpus.Policy.Restore", &unitRestores}, {"cpus.Policy.ReserveContainer", &unitReserves},
-		{"cpus.Policy.Retain", &unitRetains}, {"cpus.Policy.Hints", &unitHintCalls}, {"cpus.Policy.PodHints", &unitPodHintCalls}, {"cpus.Pod", &unitCounts},
+		{"cpus.Layout.Take", &unitTakes},
+		{"cpus.NewPolicy", &unitNews},
+		{"cpus.Policy.Restore", &unitRestores},
+		{"cpus.Policy.ReserveContainer", &unitReserves},
+		{"cpus.Policy.Retain", &unitRetains},
+		{"cpus.Policy.Hints", &unitHintCalls},
+		{"cpus.Policy.PodHints", &unitPodHintCalls},
+		{"cpus.Pod", &unitCounts},
 	} {
 		fmt.Println("nodeagent:", called.name, called.count.Load())
 	}

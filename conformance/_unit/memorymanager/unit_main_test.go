@@ -17,8 +17,11 @@ func TestMain(m *testing.M) {
 		name  string
 		count *atomic.Int64
 	}{
-		{"numa.Policy.Restore", &unitRestores}, {"numa.Policy.Reserve", &unitReserves}, {"numa.Policy.ReleaseContainer", &unitReleases},
-		{"numa.Policy.Hints", &unitHintCalls}, {"numa.Policy.PodHints", &unitPodHintCalls},
+		{"numa.Policy.Restore", &unitRestores},
+		{"numa.Policy.Reserve", &unitReserves},
+		{"numa.Policy.ReleaseContainer", &unitReleases},
+		{"numa.Policy.Hints", &unitHintCalls},
+		{"numa.Policy.PodHints", &unitPodHintCalls},
 	} {
 		fmt.Println("nodeagent:", called.name, called.count.Load())
 	}

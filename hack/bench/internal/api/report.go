@@ -7,10 +7,11 @@ package api
 
 import (
 	"fmt"
-	"github.com/seed81659283/nodeagent/hack/bench/internal/stat"
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/stat"
 )
 
 // metric is the name of a figure.

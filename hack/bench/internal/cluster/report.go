@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/seed81659283/nodeagent/hack/bench/internal/stat"
 	"io"
 	"maps"
 	"math"
@@ -20,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/stat"
 )
 
 // metric is the name of a figure.

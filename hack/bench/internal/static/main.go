@@ -11,13 +11,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"github.com/seed81659283/nodeagent/hack/bench/internal/cri"
 	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/cri"
 )
 
 // options contains the values of the flags.

@@ -7,13 +7,14 @@ package static
 
 import (
 	"fmt"
-	"github.com/seed81659283/nodeagent/hack/bench/internal/stat"
 	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/stat"
 )
 
 // row is a line of the table: a figure of the agents and the corresponding figure of the floor.

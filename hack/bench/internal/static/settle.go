@@ -9,10 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/seed81659283/nodeagent/hack/bench/internal/cri"
 	"io"
 	"os"
 	"syscall"
+
+	"github.com/seed81659283/nodeagent/hack/bench/internal/cri"
 )
 
 // settle puts the kernel into the same state before each trial. The page cache and the dentries of removed pods keep their
