@@ -262,7 +262,7 @@ func TestClusterRequestsBesideKubelet(t *testing.T) {
 	}
 	own := maps.Clone(fields)
 	address := n.lab.Subnet().Addr().Next().String()
-	own["enableServer"], own["nodeIPs"] = true, []string{address}
+	own["enableServer"], own["nodeIPs"], own["failSwapOn"] = true, []string{address}, false // as in the kubelet of this test
 	n.start(own)
 	fields["port"], fields["staticPodPath"], fields["registerNode"] = exetest.FreePort(t), kubelet.Path, false
 	nodes := []comparedNode{{name: "n1", port: n.port}, {name: "n2", port: fields["port"].(int)}}
