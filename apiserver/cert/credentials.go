@@ -12,11 +12,12 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
 	"github.com/seed81659283/nodeagent/internal/certrequest"
 	"github.com/seed81659283/nodeagent/internal/certstore"
 	"github.com/seed81659283/nodeagent/internal/kubeconfig"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
 )
 
 // LoadKubeconfig reads a kubeconfig and returns the REST config of its current context. Files that it names must be regular

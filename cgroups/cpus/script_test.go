@@ -206,7 +206,7 @@ func (w *world) reserve(pod *cpus.Pod, r *cpus.Reservation) error {
 			if !w.podScope {
 				hints = r.Hints(i)
 			}
-			admitted := true
+			var admitted bool
 			if best, admitted = w.config.Topology.Merge([][]device.Hint{hints}, w.nodes()); !admitted {
 				return &device.Refusal{Reason: device.ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality"}
 			}

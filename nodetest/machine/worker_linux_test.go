@@ -146,14 +146,3 @@ func (w *worker) isKilled() bool {
 	pid, err := syscall.Wait4(w.command.Process.Pid, &status, syscall.WNOHANG, nil)
 	return err != nil || pid != 0
 }
-
-// awaitKill waits for at most a second until the worker was killed.
-func (w *worker) awaitKill() bool {
-	for range 100 {
-		if w.isKilled() {
-			return true
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return false
-}
