@@ -11,7 +11,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 )
@@ -100,8 +99,7 @@ func TestProbePorts(t *testing.T) {
 }
 
 // measureSide runs a server and one side in separate processes, and returns the measurements. Each probe must run every ten
-// seconds, and each of ours must succeed. On a busy machine, 10 % of the probes may fall into another window, and one of a
-// thousand may exceed its timeout of five seconds, which is no lack of ports.
+// seconds, and each of ours must succeed. 10 % of the probes may fall into another window on a busy machine.
 func measureSide(t *testing.T, side string, window time.Duration) (s measurement) {
 	t.Helper()
 	w := watch{Side: side, Window: window}
@@ -115,8 +113,7 @@ func measureSide(t *testing.T, side string, window time.Duration) (s measurement
 	if want := crowd * window.Seconds() / 10; math.Abs(float64(s.Asked)-want) > 0.1*want {
 		t.Errorf("%s probed %d times, want %.0f", side, s.Asked, want)
 	}
-	isLate := s.Failed <= s.Asked/1000 && strings.Contains(s.Failure, "deadline exceeded")
-	if s.Failed > 0 && !isLate && side != byKubelet {
+	if s.Failed > 0 && side != byKubelet {
 		t.Errorf("%d probes of %s failed, the first with %q", s.Failed, side, s.Failure)
 	}
 	return s
