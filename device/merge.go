@@ -53,11 +53,11 @@ func ParsePolicy(name string) (Policy, error) {
 // The time is proportional to the number of hints times the number of sets of NUMA nodes; the kubelet tries all combinations. Source:
 // pkg/kubelet/cm/topologymanager.
 func (p Policy) Merge(resources [][]Hint, machine Mask) (best Hint, admit bool) {
-	return p.merge(resources, machine, nil)
+	return p.mergeHints(resources, machine, nil)
 }
 
-// merge implements [Policy.Merge]. Of two sets with equally many nodes, closer is better; nil compares the values of the masks.
-func (p Policy) merge(resources [][]Hint, machine Mask, closer func(a, b Mask) bool) (best Hint, admit bool) {
+// mergeHints implements [Policy.Merge]. Of two sets with equally many nodes, closer is better; nil compares the values of the masks.
+func (p Policy) mergeHints(resources [][]Hint, machine Mask, closer func(a, b Mask) bool) (best Hint, admit bool) {
 	if closer == nil || p == SingleNUMANode {
 		closer = func(a, b Mask) bool { return a < b }
 	}

@@ -102,9 +102,9 @@ func (m *Merger) Machine() Mask { return m.machine }
 // pkg/kubelet/cm/topologymanager/numa_info.go.
 func (m *Merger) Merge(resources [][]Hint) (best Hint, admit bool) {
 	if m.distances == nil {
-		return m.policy.merge(resources, m.machine, nil)
+		return m.policy.mergeHints(resources, m.machine, nil)
 	}
-	return m.policy.merge(resources, m.machine, func(a, b Mask) bool {
+	return m.policy.mergeHints(resources, m.machine, func(a, b Mask) bool {
 		if da, db := m.sumDistances(a), m.sumDistances(b); da != db {
 			return da < db
 		}

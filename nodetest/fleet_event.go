@@ -83,7 +83,7 @@ func (f *Fleet) sendEvent(node string, about corev1.ObjectReference, eventType, 
 	result := e.correlator.Correlate(eventobject.New(about, node, eventType, reason, message, now, e.lastNumber), now)
 	e.mu.Unlock()
 	if !result.Skip {
-		f.eventRequests.add(func(ctx context.Context) { f.failures.record(f, "send event", f.storeEvent(ctx, result)) })
+		f.eventRequests.addRequest(func(ctx context.Context) { f.failures.record(f, "send event", f.storeEvent(ctx, result)) })
 	}
 }
 

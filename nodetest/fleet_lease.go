@@ -49,7 +49,7 @@ func (n *fleetNode) planLease(now time.Time) (next time.Time) {
 	}
 	l.busy = true
 	f, uid, version, exists := n.fleet, n.object.uid, l.version, l.exists
-	f.leaseRequests.add(func(ctx context.Context) {
+	f.leaseRequests.addRequest(func(ctx context.Context) {
 		sent, err := f.renewLease(ctx, n.name, uid, version, exists)
 		f.failures.record(f, "renew lease", err)
 		n.finish(func(now time.Time) { n.storeLeaseResult(uid, sent, err, now) })

@@ -142,7 +142,7 @@ func (n *fleetNode) registerObject(now time.Time) {
 // sendObject adds a request for the Node object to the queue of the Fleet. send returns the object in the response.
 func (n *fleetNode) sendObject(action string, events []nodestatus.Event, send func(context.Context) (*corev1.Node, error)) {
 	f := n.fleet
-	f.nodeRequests.add(func(ctx context.Context) {
+	f.nodeRequests.addRequest(func(ctx context.Context) {
 		object, err := send(ctx)
 		f.failures.record(f, action, err)
 		n.finish(func(now time.Time) {

@@ -133,7 +133,7 @@ func (p *fleetPod) storeResult(request *podRequest, response *corev1.Pod, err er
 // sendPodRequest adds a request for the pod p to the queue of the Fleet.
 func (n *fleetNode) sendPodRequest(p *fleetPod, request *podRequest) {
 	f, pod := n.fleet, p.server
-	f.podRequests.add(func(ctx context.Context) {
+	f.podRequests.addRequest(func(ctx context.Context) {
 		pods := kubeapi.In(f.client, kubeapi.Pods, pod.Namespace)
 		var response *corev1.Pod
 		var err error

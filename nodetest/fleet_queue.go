@@ -96,8 +96,8 @@ func newRequestQueue() *requestQueue {
 	return q
 }
 
-// add appends a request. The function send sends it and handles its result.
-func (q *requestQueue) add(send func(context.Context)) {
+// addRequest appends a request. The function send sends it and handles its result.
+func (q *requestQueue) addRequest(send func(context.Context)) {
 	q.mu.Lock()
 	q.list = append(q.list, send)
 	q.mu.Unlock()

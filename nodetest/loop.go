@@ -104,7 +104,7 @@ func newLoop(ctx context.Context, options Options, start time.Time, observer loo
 	l.updateClasses()
 	l.startAgent()
 	l.idle = loopIdle{lastTick: l.queue.now.Add(agentDelay + agentPause), ticking: true}
-	l.queue.schedule(l.idle.lastTick.Add(l.options.Resolution), l.tick)
+	l.queue.schedule(l.idle.lastTick.Add(l.options.Resolution), l.evaluateUsage)
 	l.Advance(agentDelay + agentPause)
 	return l, nil
 }

@@ -13,13 +13,13 @@ type loopIdle struct {
 	changes  int       // changes of the machine that resumeTicks has seen
 }
 
-// tick evaluates the usage curves of all processes. It schedules the next tick after Options.Resolution, unless the machine is idle.
-func (l *Loop) tick() {
+// evaluateUsage evaluates the usage curves of all processes. It schedules the next tick after Options.Resolution, unless the machine is idle.
+func (l *Loop) evaluateUsage() {
 	l.idle.lastTick = l.queue.now
 	l.kernel.evaluate()
 	l.evictor.watchPressure()
 	if l.idle.ticking = !l.kernel.isIdle(); l.idle.ticking {
-		l.queue.after(l.options.Resolution, l.tick)
+		l.queue.after(l.options.Resolution, l.evaluateUsage)
 	}
 }
 
@@ -33,7 +33,7 @@ func (l *Loop) resumeTicks() {
 	if !l.idle.ticking && !l.kernel.isIdle() {
 		l.idle.ticking = true
 		l.idle.lastTick = lastMultiple(l.idle.lastTick, l.options.Resolution, l.queue.now)
-		l.queue.schedule(l.idle.lastTick.Add(l.options.Resolution), l.tick)
+		l.queue.schedule(l.idle.lastTick.Add(l.options.Resolution), l.evaluateUsage)
 	}
 }
 

@@ -158,8 +158,8 @@ func (r *Reservation) assignTaken(s State) State {
 	return s
 }
 
-// plan returns the state in which all reservations have the CPUs that they have taken.
-func (r *Reservation) plan() State {
+// plannedState returns the state in which all reservations have the CPUs that they have taken.
+func (r *Reservation) plannedState() State {
 	r.allocator.mu.Lock()
 	defer r.allocator.mu.Unlock()
 	return r.allocator.planLocked()
@@ -176,11 +176,11 @@ func (a *Allocator) planLocked() State {
 
 // Hints returns the hints of container i. The CPUs of the containers before it must be taken. See [Policy.Hints].
 func (r *Reservation) Hints(i int) []device.Hint {
-	return r.allocator.policy.Hints(r.plan(), r.pod, i)
+	return r.allocator.policy.Hints(r.plannedState(), r.pod, i)
 }
 
 // PodHints returns the hints of the pod; see [Policy.PodHints].
-func (r *Reservation) PodHints() []device.Hint { return r.allocator.policy.PodHints(r.plan(), r.pod) }
+func (r *Reservation) PodHints() []device.Hint { return r.allocator.policy.PodHints(r.plannedState(), r.pod) }
 
 // Take reserves the CPUs of container i, first from the NUMA nodes of the merged hint; zero: any. See [Policy.ReserveContainer].
 func (r *Reservation) Take(i int, affinity device.Mask) error {
@@ -245,7 +245,7 @@ func (a *Allocator) Reserve(pod *Pod, affinity func(s State, i int) (device.Mask
 	for i := range pod.Containers {
 		var nodes device.Mask
 		if affinity != nil && a.policy.static && pod.countCPUs(i) > 0 {
-			nodes, err = affinity(r.plan(), i)
+			nodes, err = affinity(r.plannedState(), i)
 		}
 		if err == nil {
 			err = r.Take(i, nodes)

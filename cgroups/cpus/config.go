@@ -118,8 +118,8 @@ func (p *Policy) checkSocket() error {
 	return nil
 }
 
-// reserve stores the reserved CPUs: those of the configuration, or count CPUs that Take chooses from all CPUs.
-func (p *Policy) reserve(configured topology.CPUSet, count int) error {
+// setReserved stores the reserved CPUs: those of the configuration, or count CPUs that Take chooses from all CPUs.
+func (p *Policy) setReserved(configured topology.CPUSet, count int) error {
 	p.reserved = configured
 	if configured.IsEmpty() {
 		p.reserved, _ = p.layout.Take(p.layout.all, count, p.take) // too few CPUs are none, and the error is that of the size

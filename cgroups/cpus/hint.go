@@ -31,7 +31,7 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 	if assigned, ok := s.Assigned[pod.UID][pod.Containers[i].Name]; ok {
 		return p.hintsOfAssigned(assigned, count)
 	}
-	hints := p.findHints(p.free(&s), p.reusable(&s, pod, i), count)
+	hints := p.findHints(p.free(&s), p.findReusableCPUs(&s, pod, i), count)
 	if pod.Running {
 		hints = p.admitRunning(hints)
 	}

@@ -78,7 +78,7 @@ func (p *Policy) configure(config Config) error {
 		err = p.checkSocket()
 	}
 	if err == nil {
-		err = p.reserve(config.ReservedCPUs, count)
+		err = p.setReserved(config.ReservedCPUs, count)
 	}
 	if err != nil {
 		return fmt.Errorf("new static policy error: %w", err)

@@ -42,7 +42,7 @@ func (p *Policy) reserveContainer(s *State, pod *Pod, i int, affinity device.Mas
 	if err := p.checkCores(s, count); err != nil {
 		return *s, err
 	}
-	taken, err := p.takeAligned(p.free(s).Union(p.reusable(s, pod, i)), count, affinity)
+	taken, err := p.takeAligned(p.free(s).Union(p.findReusableCPUs(s, pod, i)), count, affinity)
 	if err != nil {
 		return *s, newRefusal(err)
 	}
@@ -105,10 +105,10 @@ func (p *Policy) checkCores(s *State, count int) error {
 // free returns the CPUs that a container can get exclusively.
 func (p *Policy) free(s *State) topology.CPUSet { return s.Shared.Minus(p.reserved) }
 
-// reusable returns the CPUs of earlier init containers of the pod, which container i can use. A later container has CPUs already if the agent has
+// findReusableCPUs returns the CPUs of earlier init containers of the pod, which container i can use. A later container has CPUs already if the agent has
 // restarted and container i has lost its own; the kubelet would assign the CPUs of the later one again. Source: updateCPUsToReuse in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
-func (p *Policy) reusable(s *State, pod *Pod, i int) (set topology.CPUSet) {
+func (p *Policy) findReusableCPUs(s *State, pod *Pod, i int) (set topology.CPUSet) {
 	assigned := s.Assigned[pod.UID]
 	if len(assigned) == 0 {
 		return set

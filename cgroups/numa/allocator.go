@@ -115,13 +115,13 @@ func (a *Allocator) State() State {
 // Release frees the memory of the pod with this UID. Call it when all its containers have terminated for good. A pod without memory is no error. After an
 // error the memory is free, but the record is not written: call it again.
 func (a *Allocator) Release(podUID string) error {
-	return a.change(func(s State) State { return a.policy.Release(s, podUID) })
+	return a.changeState(func(s State) State { return a.policy.Release(s, podUID) })
 }
 
 // Retain frees the memory of all pods for which keep returns false. Call it when all sources of pods are complete. keep may call the Allocator.
 func (a *Allocator) Retain(keep func(podUID string) bool) error {
 	removed := slices.DeleteFunc(a.State().Pods(), keep)
-	return a.change(func(s State) State {
+	return a.changeState(func(s State) State {
 		for _, uid := range removed {
 			s = a.policy.Release(s, uid)
 		}
@@ -134,11 +134,11 @@ func (a *Allocator) Start(pod *Pod, i int) error {
 	if !a.policy.kubelet.FreeInit {
 		return nil
 	}
-	return a.change(func(s State) State { return a.policy.Start(s, pod, i) })
+	return a.changeState(func(s State) State { return a.policy.Start(s, pod, i) })
 }
 
-// change replaces the state by the result of next, and writes the record if it lacks the state.
-func (a *Allocator) change(next func(State) State) error {
+// changeState replaces the state by the result of next, and writes the record if it lacks the state.
+func (a *Allocator) changeState(next func(State) State) error {
 	a.mu.Lock()
 	a.setState(next(a.state))
 	a.mu.Unlock()
@@ -213,8 +213,8 @@ func (a *Allocator) Begin(pod *Pod) (*PodReservation, error) {
 	return &PodReservation{allocator: a, pod: pod, changed: a.changed}, nil
 }
 
-// current returns the state from which the next container takes its memory. The caller holds allocator.mu.
-func (r *PodReservation) current() State {
+// currentState returns the state from which the next container takes its memory. The caller holds allocator.mu.
+func (r *PodReservation) currentState() State {
 	if r.changed != r.allocator.changed { // by another pod
 		r.exact, r.resumed = len(r.before), nil
 	}
@@ -224,21 +224,21 @@ func (r *PodReservation) current() State {
 	return r.allocator.state
 }
 
-// plan returns the result of current.
-func (r *PodReservation) plan() State {
+// plannedState returns the result of currentState.
+func (r *PodReservation) plannedState() State {
 	r.allocator.mu.Lock()
 	defer r.allocator.mu.Unlock()
-	return r.current()
+	return r.currentState()
 }
 
 // Hints returns the hints of container i. The containers before it must have taken their memory. See [Policy.Hints].
 func (r *PodReservation) Hints(i int) [][]device.Hint {
-	return r.allocator.policy.Hints(r.plan(), r.pod, i)
+	return r.allocator.policy.Hints(r.plannedState(), r.pod, i)
 }
 
 // PodHints returns the hints of the pod; see [Policy.PodHints].
 func (r *PodReservation) PodHints() [][]device.Hint {
-	return r.allocator.policy.PodHints(r.plan(), r.pod)
+	return r.allocator.policy.PodHints(r.plannedState(), r.pod)
 }
 
 // Take takes the memory of the next container, at first the container 0, with the merged hint. Other pods cannot take it any more. The error is that of
@@ -247,7 +247,7 @@ func (r *PodReservation) Take(affinity device.Hint) error {
 	a := r.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	base := r.current()
+	base := r.currentState()
 	next, err := a.policy.Reserve(base, r.pod, len(r.before), affinity)
 	if err != nil {
 		return err
@@ -270,7 +270,7 @@ func (r *PodReservation) Undo(from int) {
 	a := r.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	base, earlier := r.current(), r.before[from]
+	base, earlier := r.currentState(), r.before[from]
 	a.state, a.unsaved = a.policy.replacePod(base, r.pod.UID, earlier.pods.get(r.pod.UID)), true
 	a.changed++
 	r.changed, r.resumed = a.changed, nil

@@ -49,7 +49,7 @@ func (e *enumeration) addSets(others device.Mask) {
 		return
 	}
 	e.limit = max(len(e.found), maxHints)
-	e.prepare(others)
+	e.setNodes(others)
 	for size := max(2, e.base.Count()); size <= e.base.Count()+len(e.nodes) && len(e.found) < e.limit && e.steps < maxSteps; size++ {
 		e.search(0, size-e.base.Count(), e.base)
 	}
@@ -129,8 +129,8 @@ func expand(subset int, nodes []int) (mask device.Mask) {
 	return mask
 }
 
-// prepare sets the fields of a search among these nodes.
-func (e *enumeration) prepare(others device.Mask) {
+// setNodes sets the fields of a search among these nodes.
+func (e *enumeration) setNodes(others device.Mask) {
 	e.nodes = slices.Collect(others.Nodes())
 	n := len(e.nodes)
 	e.best, e.sums = make([][]uint64, len(e.reqs)), make([]uint64, len(e.reqs))
@@ -210,7 +210,7 @@ func (p *Policy) countSmallest(reqs []request) int {
 		values[i] = p.amounts[i].Allocatable
 	}
 	e := enumeration{policy: p, values: values, reqs: reqs, limit: 1}
-	e.prepare(p.machine)
+	e.setNodes(p.machine)
 	for size := smallest; size <= len(p.ids) && e.steps < maxSteps; size++ {
 		if e.search(0, size, 0); len(e.found) > 0 {
 			return size

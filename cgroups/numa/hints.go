@@ -31,7 +31,7 @@ func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
 	if pod.Running {
 		return nil
 	}
-	return repeatHints(p.listHints(&s, reqs, s.reusable(pod, i), 0), len(reqs))
+	return repeatHints(p.listHints(&s, reqs, s.listReusable(pod, i), 0), len(reqs))
 }
 
 // PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, as [Policy.Hints] does. If any container has memory
@@ -77,9 +77,9 @@ func repeatHints(hints []device.Hint, count int) [][]device.Hint {
 	return slices.Repeat([][]device.Hint{hints}, count)
 }
 
-// reusable returns the memory of the pod's init containers before container i that later containers have not used: for each type and set of nodes the
+// listReusable returns the memory of the pod's init containers before container i that later containers have not used: for each type and set of nodes the
 // size of their blocks. A later container takes memory from these blocks first, and the blocks shrink.
-func (s *State) reusable(pod *Pod, i int) (list []Block) {
+func (s *State) listReusable(pod *Pod, i int) (list []Block) {
 	containers := s.pods.get(pod.UID)
 	if len(containers) == 0 {
 		return nil

@@ -26,8 +26,8 @@ const (
 	maxSize     = 1 << 62 // bytes of a block
 )
 
-// format returns the first line of a record.
-func format() record.Format {
+// recordFormat returns the first line of a record.
+func recordFormat() record.Format {
 	return record.Format{Magic: "nodeagent-numa", Version: "1", Content: "memory on NUMA nodes"}
 }
 
@@ -93,7 +93,7 @@ func WriteRecord(path string, saved Saved) error {
 	}
 	doc, err := json.Marshal(file)
 	if err == nil {
-		err = replaceFile(path, format().Encode(doc))
+		err = replaceFile(path, recordFormat().Encode(doc))
 	}
 	if err != nil {
 		return fmt.Errorf("write the record of memory on NUMA nodes: %w", err)
@@ -150,7 +150,7 @@ func ReadRecord(path string) (Saved, error) {
 
 // decodeRecord decodes the content of a record.
 func decodeRecord(data []byte) (Saved, error) {
-	doc, err := format().Decode(data)
+	doc, err := recordFormat().Decode(data)
 	if err != nil {
 		return Saved{}, err
 	}

@@ -60,7 +60,7 @@ func (p *Policy) Explain(s State, pod *Pod, i int) []Lack {
 		return nil
 	}
 	s = p.start(&s)
-	return p.explain(&s, reqs, s.reusable(pod, i))
+	return p.explain(&s, reqs, s.listReusable(pod, i))
 }
 
 // explain returns the reasons for each node, for each group in use, and for all unused nodes together.

@@ -51,7 +51,7 @@ func (p *Policy) release(s State, uid string, containers []string) State {
 	next := p.clone(&s)
 	next.pods = s.pods.set(uid, copyWithout(assigned, containers))
 	if next.mixed {
-		p.rebuild(&next)
+		p.countUse(&next)
 		return next
 	}
 	for _, name := range containers {

@@ -22,7 +22,7 @@ func (p *Policy) Reserve(s State, pod *Pod, i int, affinity device.Hint) (State,
 		return s, nil
 	}
 	base := p.start(&s)
-	reusable := s.reusable(pod, i)
+	reusable := s.listReusable(pod, i)
 	nodes, message := p.chooseNodes(&base, reqs, reusable, affinity)
 	if message != "" {
 		return s, &Refusal{Message: message, Lacks: p.explain(&base, reqs, reusable)}

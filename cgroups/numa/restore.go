@@ -49,7 +49,7 @@ func (p *Policy) Export(s State) Saved {
 			next.pods = next.pods.set(uid, copyWithout(containers, unusable))
 		}
 	}
-	p.rebuild(&next)
+	p.countUse(&next)
 	return p.Save(next)
 }
 
@@ -74,7 +74,7 @@ func (p *Policy) Restore(saved Saved) (Restored, error) {
 		return Restored{}, errors.New("[memorymanager] machine state can not be empty when it has memory assignments")
 	}
 	next := State{pods: newPodTable(maps.Clone(saved.Pods))}
-	p.rebuild(&next)
+	p.countUse(&next)
 	changes := p.findUnplaced(&next)
 	if len(changes) > 0 && p.kubelet.RefuseChanged {
 		return Restored{}, p.describeUnplaced(&next)

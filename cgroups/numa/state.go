@@ -145,8 +145,8 @@ func (p *Policy) remove(s *State, b Block) {
 	}
 }
 
-// rebuild computes the use of the nodes from the blocks of all containers. It places blocks on few nodes first, which larger groups can do without.
-func (p *Policy) rebuild(s *State) {
+// countUse computes the use of the nodes from the blocks of all containers. It places blocks on few nodes first, which larger groups can do without.
+func (p *Policy) countUse(s *State) {
 	fresh := p.start(&State{})
 	s.nodes, s.free, s.mixed = fresh.nodes, fresh.free, false
 	var blocks []Block

@@ -76,7 +76,7 @@ func (c *Chains) Run(ctx context.Context) error {
 	defer c.guard.End()
 	for {
 		for _, program := range []string{"iptables", "ip6tables"} {
-			c.report(program, c.ensure(ctx, program))
+			c.logResult(program, c.ensure(ctx, program))
 		}
 		if sleep.For(ctx, c.opts.Period) != nil {
 			return nil
@@ -84,8 +84,8 @@ func (c *Chains) Run(ctx context.Context) error {
 	}
 }
 
-// report logs the result of a pass if it is another than that of the previous pass.
-func (c *Chains) report(program string, err error) {
+// logResult logs the result of a pass if it is another than that of the previous pass.
+func (c *Chains) logResult(program string, err error) {
 	switch failed := c.failed[program]; {
 	case err != nil && !failed:
 		c.opts.Logger.Warn("the iptables chains of a kubelet are missing", "program", program, "error", err)
@@ -119,7 +119,7 @@ func (c *Chains) ensureChain(ctx context.Context, program, table, chain string) 
 	if err != nil || code == 0 {
 		return err
 	}
-	return c.change(ctx, program, table, "-N", chain)
+	return c.runToSuccess(ctx, program, table, "-N", chain)
 }
 
 // ensureRule adds a rule to a chain of table filter, unless it exists. add is -I for the first rule, or -A for the last one.
@@ -128,11 +128,11 @@ func (c *Chains) ensureRule(ctx context.Context, program, add, chain string, rul
 	if err != nil || code == 0 {
 		return err
 	}
-	return c.change(ctx, program, "filter", append([]string{add, chain}, rule...)...)
+	return c.runToSuccess(ctx, program, "filter", append([]string{add, chain}, rule...)...)
 }
 
-// change runs a program, and returns an error if it exits with another code than zero.
-func (c *Chains) change(ctx context.Context, program, table string, args ...string) error {
+// runToSuccess runs a program, and returns an error if it exits with another code than zero.
+func (c *Chains) runToSuccess(ctx context.Context, program, table string, args ...string) error {
 	code, err := c.run(ctx, program, table, args...)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("%s -t %s %s: exit code %d", program, table, strings.Join(args, " "), code)
