@@ -219,12 +219,23 @@ func TestClusterChangeOverOfStaticPods(t *testing.T) {
 }
 
 // The program that takes over completes the starts that the killed one has begun, and starts no container a second time. Nothing is left of the pods
-// after their deletion, but for shims: a busy containerd can leave the shim of a sandbox whose creation ended with the killed program, and lists no
-// sandbox for the shim (compare containerd/containerd#10421).
+// after their deletion, but for shims of sandboxes that the runtime never listed: a busy containerd can leave the shim of a sandbox whose creation ended
+// with the killed program (compare containerd/containerd#10421).
 func TestClusterChangeOverDuringStarts(t *testing.T) {
 	n := newSharedNode(t)
 	programs := []string{n.kubelet, n.ours}
 	p := n.startProgram(programs[0], nil)
+	listed := map[string]bool{} // IDs of sandboxes
+	note := func() map[string]cri.Pod {
+		pods, err := n.pods()
+		require.NoError(t, err)
+		for _, pod := range pods {
+			for i := range pod.Sandboxes {
+				listed[pod.Sandboxes[i].ID] = true
+			}
+		}
+		return pods
+	}
 	for round := range 6 {
 		var names []string
 		for i := range 5 {
@@ -235,10 +246,10 @@ func TestClusterChangeOverDuringStarts(t *testing.T) {
 		time.Sleep(rand.N(4 * time.Second))
 		p.Kill()
 		time.Sleep(time.Second) // the runtime completes its calls
-		before, err := n.pods()
-		require.NoError(t, err)
+		before := note()
 		p = n.startProgram(programs[(round+1)%2], nil)
 		after := n.awaitRunning(timeout, names...)
+		note()
 		for _, name := range names {
 			for _, c := range before[name].Containers {
 				if c.State == cri.ContainerRunning {
@@ -248,8 +259,29 @@ func TestClusterChangeOverDuringStarts(t *testing.T) {
 			n.manifests.Remove(strings.TrimSuffix(name, "-n1") + ".yaml")
 		}
 		n.awaitNoLeftovers(timeout, "shim")
+		n.awaitNoShims(listed)
 	}
 	p.Terminate(timeout)
+}
+
+// awaitNoShims waits until no shim of these sandboxes runs.
+func (n *node) awaitNoShims(sandboxes map[string]bool) {
+	n.t.Helper()
+	exetest.Eventually(n.t, timeout, func() error {
+		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
+		if err != nil {
+			return err
+		}
+		for _, line := range left {
+			pid, isShim := strings.CutPrefix(line, "shim ")
+			args, _ := os.ReadFile(filepath.Join("/proc", pid, "cmdline")) // empty: the shim has ended
+			_, rest, _ := strings.Cut(string(args), "\x00-id\x00")
+			if id, _, _ := strings.Cut(rest, "\x00"); isShim && sandboxes[id] {
+				return fmt.Errorf("the shim %s of sandbox %s is left", pid, id)
+			}
+		}
+		return nil
+	})
 }
 
 const changeOverObjects = `

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +27,6 @@ import (
 var allowedErrors = map[string]string{
 	`object "default"/"secret" not registered`:         "the kubelet mounts a volume of a running pod before it has registered the pod with its manager of secrets",
 	"container is already in removing state":           "two goroutines of the kubelet remove a failed instance of an init container: before its next start, and as a dead container of the pod",
-	`err="node \"n1\" not found"`:                      "a kubelet handles a static pod before its informer has read the Node",
-	"Housekeeping took longer than expected":           "the machine is busy",
 	"RecentStats: unable to find data in memory cache": "cAdvisor in the kubelet has found a container that has just started, and has not measured it yet",
 }
 
@@ -37,17 +36,26 @@ var readCgroupError = regexp.MustCompile(`"failed to read memory cgroup (?:confi
 // unmountAgainError is the error line of a kubelet that begins to unmount a CSI volume which it has unmounted. Its group is the unique name of the volume.
 var unmountAgainError = regexp.MustCompile(`"operationExecutor\.UnmountVolume failed .*? for volume \\"([^"\\]+)\\" .*vol_data\.json: no such file or directory`)
 
-// isAllowedError reports whether an error line in the output of a kubelet is not about what it finds on the node. pods are the pods that exist and are
-// not being deleted. The kubelet computes the status of a pod that it has terminated once more after it has removed the cgroup of the pod, and its
-// reconciler of volumes may list a volume whose teardown ends before the reconciler looks for a pending operation.
-func isAllowedError(line, output string, pods []corev1.Pod) bool {
+// isAllowedError reports whether an error line in the output of a kubelet is not about what it finds on the node. pods are the pods that exist, and isBusy
+// tells that the processes of the machine wait for CPUs. These errors are allowed:
+//   - The kubelet looks for its Node before its informer has read the Node.
+//   - Its housekeeping is slow on a busy machine.
+//   - Its reconciler of volumes lists a volume whose teardown ends before the reconciler looks for a pending operation.
+//   - It computes the status of a pod that it has terminated once more after it has removed the cgroup of the pod.
+func isAllowedError(line, output string, pods []corev1.Pod, isBusy bool) bool {
 	for part := range allowedErrors {
 		if strings.Contains(line, part) {
 			return true
 		}
 	}
+	before, _, _ := strings.Cut(output, line)
+	if strings.Contains(line, `err="node \"n1\" not found"`) {
+		return !strings.Contains(before, `"Caches populated" type="*v1.Node"`)
+	}
+	if strings.Contains(line, "Housekeeping took longer than expected") {
+		return isBusy
+	}
 	if match := unmountAgainError.FindStringSubmatch(line); match != nil {
-		before, _, _ := strings.Cut(output, line)
 		return strings.Contains(before, `UnmountVolume.TearDown succeeded for volume "`+match[1]+`"`)
 	}
 	match := readCgroupError.FindStringSubmatch(line)
@@ -55,19 +63,44 @@ func isAllowedError(line, output string, pods []corev1.Pod) bool {
 }
 
 func TestIsAllowedError(t *testing.T) {
-	const format = `E1129 06:24:22.123456   12345 kubelet_pods.go:2214] "failed to read memory cgroup config for the pod" err="open memory.limit_in_bytes: no such file or directory" podName="%s"`
+	const (
+		head     = "E1129 06:24:22.123456   12345 x.go:1] "
+		cgroup   = head + `"failed to read memory cgroup config for the pod" err="open memory.limit_in_bytes: no such file or directory" podName="`
+		slow     = head + `"Housekeeping took longer than expected" expected="1s" actual="2s"`
+		noNode   = head + `"Unable to register mirror pod because node is not registered yet" err="node \"n1\" not found" node="n1"`
+		readNode = `I1129 06:24:22.123456   12345 reflector.go:507] "Caches populated" type="*v1.Node"`
+		again    = head + `"operationExecutor.UnmountVolume failed (x) for volume \"kubernetes.io/csi/1-data\" (UniqueName: \"kubernetes.io/csi/1-data\") : open /pods/1/vol_data.json: no such file or directory"`
+		unmount  = `I1129 06:24:22.123456   12345 operation_generator.go:791] UnmountVolume.TearDown succeeded for volume "kubernetes.io/csi/1-data" pod "1"`
+	)
 	pods := []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "stays"}}, {ObjectMeta: metav1.ObjectMeta{Name: "ends", DeletionTimestamp: &metav1.Time{}}}}
-	for line, want := range map[string]bool{
-		fmt.Sprintf(format, "gone"): true, fmt.Sprintf(format, "ends"): true, fmt.Sprintf(format, "stays"): false,
-		`E1129 06:24:22.123456 12345 x.go:1] "container is already in removing state"`: true, `E1129 06:24:22.123456 12345 x.go:1] "other" podName="gone"`: false,
+	for _, c := range []struct {
+		before, line string
+		isBusy, want bool
+	}{
+		{line: cgroup + `gone"`, want: true},
+		{line: cgroup + `ends"`, want: true},
+		{line: cgroup + `stays"`},
+		{line: head + `"container is already in removing state"`, want: true},
+		{line: head + `"other" podName="gone"`},
+		{line: slow, isBusy: true, want: true},
+		{line: slow},
+		{line: noNode, want: true},
+		{before: readNode, line: noNode},
+		{before: unmount, line: again, want: true},
+		{line: again},
 	} {
-		require.Equal(t, want, isAllowedError(line, line, pods), line)
+		require.Equal(t, c.want, isAllowedError(c.line, c.before+"\n"+c.line+"\n"+unmount+"\n", pods, c.isBusy), "%+v", c)
 	}
+}
 
-	const again = `E1129 21:06:44.369256   20810 reconciler_common.go:160] "operationExecutor.UnmountVolume failed (controllerAttachDetachEnabled true) for volume \"kubernetes.io/csi/1-data\" (UniqueName: \"kubernetes.io/csi/1-data\") : open /pods/1/vol_data.json: no such file or directory"`
-	const done = `I1129 21:06:44.312535   20810 operation_generator.go:791] UnmountVolume.TearDown succeeded for volume "kubernetes.io/csi/1-data" pod "1"`
-	require.True(t, isAllowedError(again, done+"\n"+again+"\n", pods))
-	require.False(t, isAllowedError(again, again+"\n"+done+"\n", pods), "the kubelet has not unmounted the volume before")
+// hasBusyCPUs reports whether more than two processes for each CPU of the machine have wanted to run in the last minute.
+func hasBusyCPUs(t *testing.T) bool {
+	text, err := os.ReadFile("/proc/loadavg")
+	require.NoError(t, err)
+	average, _, _ := strings.Cut(string(text), " ")
+	load, err := strconv.ParseFloat(average, 64)
+	require.NoError(t, err)
+	return load > float64(2*runtime.NumCPU())
 }
 
 // envInt returns the integer in an environment variable, or value if it is not set.
@@ -176,7 +209,8 @@ func (n *turnNode) requireNoErrors(clean map[string]string) {
 		maps.Copy(clean, errorKinds(n.output))
 	default:
 		pods := n.m.listPods("")
-		isAllowed := func(line string) bool { return isAllowedError(line, n.output, pods) }
+		isBusy := hasBusyCPUs(n.t)
+		isAllowed := func(line string) bool { return isAllowedError(line, n.output, pods, isBusy) }
 		require.Empty(n.t, unexpectedErrors(n.output, clean, isAllowed), "the kubelet logs an error that it does not log on a node of its own")
 	}
 }
