@@ -180,7 +180,9 @@ func (r *Reservation) Hints(i int) []device.Hint {
 }
 
 // PodHints returns the hints of the pod; see [Policy.PodHints].
-func (r *Reservation) PodHints() []device.Hint { return r.allocator.policy.PodHints(r.plannedState(), r.pod) }
+func (r *Reservation) PodHints() []device.Hint {
+	return r.allocator.policy.PodHints(r.plannedState(), r.pod)
+}
 
 // Take reserves the CPUs of container i, first from the NUMA nodes of the merged hint; zero: any. See [Policy.ReserveContainer].
 func (r *Reservation) Take(i int, affinity device.Mask) error {
