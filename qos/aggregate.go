@@ -61,7 +61,7 @@ func (o Options) addPodLimit(t *total, pod *corev1.Pod, name corev1.ResourceName
 		t.addEntry(r.Limits, name)
 		return
 	}
-	if !hasPodLevelResources(pod) {
+	if !HasPodLevelResources(pod) {
 		return
 	}
 	if !isResizeInfeasible(pod) {

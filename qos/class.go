@@ -16,7 +16,7 @@ import (
 // both that are equal and not zero. A pod is BestEffort if no container has a request or limit. All other pods are
 // Burstable. A missing request counts as zero, not as the limit. If the pod has pod-level resources, only they count.
 func Class(pod *corev1.Pod) corev1.PodQOSClass {
-	if hasPodLevelResources(pod) {
+	if HasPodLevelResources(pod) {
 		return classifyResources(pod.Spec.Resources)
 	}
 	class := combineClasses("", pod.Spec.InitContainers)
@@ -90,9 +90,9 @@ func classifyList(list corev1.ResourceList) corev1.PodQOSClass {
 	return corev1.PodQOSBestEffort
 }
 
-// hasPodLevelResources reports whether spec.resources has an entry, even of zero, for a resource that is supported at the
-// pod level. Source: IsPodLevelResourcesSet in k8s.io/component-helpers/resource.
-func hasPodLevelResources(pod *corev1.Pod) bool {
+// HasPodLevelResources reports whether spec.resources of a pod has an entry, even of zero, for a resource that is supported at
+// the pod level. Source: IsPodLevelResourcesSet in k8s.io/component-helpers/resource.
+func HasPodLevelResources(pod *corev1.Pod) bool {
 	r := pod.Spec.Resources
 	return r != nil && (hasPodLevelEntry(r.Requests) || hasPodLevelEntry(r.Limits))
 }

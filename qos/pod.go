@@ -39,7 +39,7 @@ func PodResources(pod *corev1.Pod, node Node) cgroups.PodResources {
 			p.MemoryLow = &request
 		}
 	}
-	if p.MemoryLimited && hasPodLevelResources(pod) {
+	if p.MemoryLimited && HasPodLevelResources(pod) {
 		if high, ok := node.computeMemoryHigh(request, p.MemoryLimit); ok {
 			p.MemoryHigh = &high
 		}

@@ -80,7 +80,7 @@ func newList(cpu, memory *total) corev1.ResourceList {
 // zero. Overhead is added only to a request that is not zero.
 func Request(pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	var t total
-	if !hasPodLevelResources(pod) {
+	if !HasPodLevelResources(pod) {
 		addContainers(&t, pod, name, specRequests)
 	} else if isPodLevelResource(name) {
 		t.addEntry(pod.Spec.Resources.Requests, name)
