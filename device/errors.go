@@ -12,6 +12,8 @@ import (
 const (
 	ReasonUnexpectedAdmissionError = "UnexpectedAdmissionError"
 	ReasonTopologyAffinityError    = "TopologyAffinityError"
+	// ReasonEmptyPodSharedPoolError: in a pod with pod-level resources, containers with exclusive CPUs or memory leave nothing to the others.
+	ReasonEmptyPodSharedPoolError = "EmptyPodSharedPoolError"
 )
 
 // Refusal is the error of [Allocator.Reserve] for a pod that must fail: it cannot have its devices, and waiting would not help.
@@ -33,10 +35,17 @@ func newRefusal(err error) error {
 	return &Refusal{Reason: ReasonUnexpectedAdmissionError, Message: fmt.Sprintf("Allocate failed due to %v, which is unexpected", err), Err: err}
 }
 
-// newTopologyRefusal returns the refusal for a pod that the topology policy does not admit. Source: TopologyAffinityError in
-// pkg/kubelet/cm/topologymanager/topology_manager.go.
-func newTopologyRefusal(detail string) error {
-	return &Refusal{Reason: ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality", Detail: detail}
+// newTopologyRefusal returns the refusal for a pod that the topology policy does not admit. Source: TopologyAffinityError and PodLevelTopologyAffinityError
+// in pkg/kubelet/cm/topologymanager/topology_manager.go.
+func (s *state) newTopologyRefusal(pod *Pod, detail string) error {
+	message := "Resources cannot be allocated with Topology locality"
+	switch isPodLevel := s.podLevel && pod.PodLevel; {
+	case isPodLevel && s.podScope:
+		message = "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+	case isPodLevel:
+		message = "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
+	}
+	return &Refusal{Reason: ReasonTopologyAffinityError, Message: message, Detail: detail}
 }
 
 // WaitError is the error of [Allocator.Reserve] for a pod that must wait until a plugin has listed its devices. When the wait has ended,

@@ -138,7 +138,8 @@ type Reservation struct {
 
 // takenCPUs are the CPUs that a reservation has taken for a container.
 type takenCPUs struct {
-	container int // index
+	container int    // index; zero for the CPUs of a whole pod and their parts
+	name      string // of the container, or [WholePod]
 	set       topology.CPUSet
 }
 
@@ -153,7 +154,7 @@ func (a *Allocator) Begin(pod *Pod) (*Reservation, error) {
 // assignTaken returns the state in which the containers of the pod have the CPUs that r has taken. The caller holds a.mu.
 func (r *Reservation) assignTaken(s State) State {
 	for _, t := range r.taken {
-		s = s.assign(r.pod.UID, r.pod.Containers[t.container].Name, t.set)
+		s = s.assign(r.pod.UID, t.name, t.set)
 	}
 	return s
 }
@@ -197,9 +198,26 @@ func (r *Reservation) Take(i int, affinity device.Mask) error {
 	name := r.pod.Containers[i].Name
 	before, had := s.Assigned[r.pod.UID][name]
 	if set, has := next.Assigned[r.pod.UID][name]; has && (!had || set != before) {
-		r.taken = append(r.taken, takenCPUs{container: i, set: set})
+		r.taken = append(r.taken, takenCPUs{container: i, name: name, set: set})
 		a.reservations[r] = true
 	}
+	return nil
+}
+
+// TakePod reserves the CPUs of the pod and of all its containers, in place of calls of Take for each container; see [Policy.ReservePod].
+func (r *Reservation) TakePod(affinity device.Mask) error {
+	a := r.allocator
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.planLocked()
+	next, err := a.policy.ReservePod(s, r.pod, affinity)
+	if err != nil || len(next.Assigned[r.pod.UID]) == len(s.Assigned[r.pod.UID]) {
+		return err
+	}
+	for name, set := range next.Assigned[r.pod.UID] {
+		r.taken = append(r.taken, takenCPUs{name: name, set: set})
+	}
+	a.reservations[r] = true
 	return nil
 }
 
@@ -246,7 +264,7 @@ func (a *Allocator) Reserve(pod *Pod, affinity func(s State, i int) (device.Mask
 	}
 	for i := range pod.Containers {
 		var nodes device.Mask
-		if affinity != nil && a.policy.static && pod.countCPUs(i) > 0 {
+		if affinity != nil && a.policy.static && a.policy.countCPUs(pod, i) > 0 {
 			nodes, err = affinity(r.plannedState(), i)
 		}
 		if err == nil {

@@ -31,12 +31,17 @@ type checkpointData struct {
 	Baselines     map[string]map[string]baselineEntry `json:"baselines,omitempty"`
 }
 
-// podEntry has the CPUs of a pod with pod-level resources. It is decoded for its errors and its checksum only.
+// podEntry has the CPUs of a pod with pod-level resources.
 type podEntry struct{ set topology.CPUSet }
 
 // podEntryJSON is the form of a podEntry in the file.
 type podEntryJSON struct {
 	CPUSet string `json:"cpuSet,omitempty"`
+}
+
+// MarshalJSON encodes the entry.
+func (e podEntry) MarshalJSON() ([]byte, error) {
+	return json.Marshal(podEntryJSON{CPUSet: e.set.String()})
 }
 
 // UnmarshalJSON decodes the entry, and parses its CPUs.
@@ -61,14 +66,18 @@ type baselineEntry struct {
 // EncodeCheckpoint returns the content of cpu_manager_state with which a kubelet of this policy continues. It has version 4 of the file, and version 2 for
 // kubelets before 1.36. Source: pkg/kubelet/cm/cpumanager/state/checkpoint.go.
 func EncodeCheckpoint(policy string, s State) ([]byte, error) {
-	d := checkpointData{PolicyName: policy, DefaultCPUSet: s.Shared.String(), Entries: map[string]map[string]string{}}
+	d := checkpointData{PolicyName: policy, DefaultCPUSet: s.Shared.String(), Entries: map[string]map[string]string{}, PodEntries: map[string]podEntry{}}
 	if policy == PolicyNone {
 		d.DefaultCPUSet = ""
 	}
 	for uid, containers := range s.Assigned {
 		texts := make(map[string]string, len(containers))
 		for container, set := range containers {
-			if !set.IsEmpty() {
+			switch {
+			case set.IsEmpty():
+			case container == WholePod:
+				d.PodEntries[uid] = podEntry{set: set}
+			default:
 				texts[container] = set.String()
 			}
 		}
@@ -91,8 +100,8 @@ func EncodeCheckpoint(policy string, s State) ([]byte, error) {
 }
 
 // DecodeCheckpoint returns the policy and the state in the content of a kubelet's cpu_manager_state of version 2, 3 or 4. An error has the text of a
-// kubelet that does not start because of the file. The CPUs of pods with pod-level resources, and those before in-place resizes, are ignored: their
-// feature gates are off by default. Content of more than 16 MiB is an error. Source: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go.
+// kubelet that does not start because of the file. The CPUs before in-place resizes are ignored: containers keep their CPUs. Content of more than 16 MiB is an
+// error. Source: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go.
 func DecodeCheckpoint(content []byte) (policy string, s State, err error) {
 	d, err := decodeVersions(content)
 	if err == nil {
@@ -119,6 +128,12 @@ func (d *checkpointData) parseState() (s State, err error) {
 			}
 		}
 		s.Assigned[uid] = containers
+	}
+	for uid, entry := range d.PodEntries {
+		if s.Assigned[uid] == nil {
+			s.Assigned[uid] = map[string]topology.CPUSet{}
+		}
+		s.Assigned[uid][WholePod] = entry.set
 	}
 	return s, nil
 }

@@ -39,6 +39,7 @@ type Config struct {
 type Gates struct {
 	AlphaOptions  bool // CPUManagerPolicyAlphaOptions is true
 	NoBetaOptions bool // CPUManagerPolicyBetaOptions is false
+	PodLevel      bool // PodLevelResourceManagers is true: pods with pod-level resources have exclusive CPUs, too
 }
 
 // Kubelet switches off differences between a [Policy] and the kubelet. The zero value keeps all differences.

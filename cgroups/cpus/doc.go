@@ -25,6 +25,9 @@
 // computes the hints of one container after the other, to be merged with those of other resources, and changes the state only at its end. A [Writer] writes
 // cpuset.cpus of running containers when the shared pool changes. [Layout.Take] is the choice of CPUs alone.
 //
+// With Gates.PodLevel and the topology scope "pod", a pod with pod-level resources has CPUs as a whole, of which its containers have parts; see
+// [Policy.ReservePod].
+//
 // # Concurrency
 //
 // A [Layout] and a Policy are immutable, a State is a value. Methods of an Allocator may be called concurrently. Only [Writer.Run] starts goroutines.
@@ -38,8 +41,7 @@
 //
 // No restart needs a file deleted by hand: running containers keep their CPUs when the policy, an option or the machine has changed, and [Notice] names
 // them. No restart refuses a running pod. The shared pool is never empty. [Kubelet] switches these off. On machines whose cores and sockets have equal sizes
-// and up to four NUMA nodes, the CPUs are those that the kubelet takes; DIFFERENCES.md lists the differences on other machines. One
-// feature gate, which is off by default, is not implemented: exclusive CPUs of pods with pod-level resources.
+// and up to four NUMA nodes, the CPUs are those that the kubelet takes; DIFFERENCES.md lists the differences on other machines.
 //
 // Test kit: [topology.Parse], which returns a machine from a line of text.
 package cpus

@@ -11,9 +11,12 @@ import (
 )
 
 // Explain returns a line for each container of a pod, for logs and events: which CPUs of which NUMA nodes it has exclusively, why it runs in the shared
-// pool, or how many CPUs of each NUMA node are free if it has not got its CPUs.
+// pool, or how many CPUs of each NUMA node are free if it has not got its CPUs. A pod of [Policy.ReservePod] has a line before those of its containers.
 func (p *Policy) Explain(s State, pod *Pod) string {
 	var lines []string
+	if whole, ok := s.Assigned[pod.UID][WholePod]; ok {
+		lines = append(lines, fmt.Sprintf("the pod has CPUs %s: %s", whole, p.describeParts(whole)))
+	}
 	for i := range pod.Containers {
 		lines = append(lines, p.ExplainContainer(s, pod, i))
 	}
@@ -25,36 +28,67 @@ func (p *Policy) ExplainContainer(s State, pod *Pod, i int) string {
 	return "container " + pod.Containers[i].Name + " " + p.explainContainer(&s, pod, i)
 }
 
+// ExplainPod returns why ReservePod refuses a pod, or would: how many CPUs of each NUMA node are free, or which containers would have none. It returns ""
+// if the pod requests no whole number of CPUs.
+func (p *Policy) ExplainPod(s State, pod *Pod) string {
+	count := p.countPeak(pod)
+	if !p.static || count == 0 {
+		return ""
+	}
+	if err := p.checkShares(pod, count); err != nil {
+		return fmt.Sprintf("the pod requests %d CPUs: %v", count, err)
+	}
+	return fmt.Sprintf("the pod needs %d CPUs: %s", count, p.describeFree(&s))
+}
+
 // explainContainer returns the line of container i without its name.
 func (p *Policy) explainContainer(s *State, pod *Pod, i int) string {
-	if set, ok := s.CPUs(pod.UID, pod.Containers[i].Name); ok {
-		return fmt.Sprintf("has CPUs %s: %s", set, p.describeNodes(func(cpus topology.CPUSet) string {
-			return p.describePart(set.Intersect(cpus))
-		}))
+	set, ok := s.CPUs(pod.UID, pod.Containers[i].Name)
+	if ok && p.SharesPod(*s, pod, i) {
+		return fmt.Sprintf("shares CPUs %s with its pod: %s", set, p.describeParts(set))
+	}
+	if ok {
+		return fmt.Sprintf("has CPUs %s: %s", set, p.describeParts(set))
 	}
 	if reason := p.explainShared(pod, i); reason != "" {
 		return fmt.Sprintf("runs on the shared CPUs %s: %s", s.Shared, reason)
 	}
+	text := fmt.Sprintf("needs %d CPUs: %s", p.countCPUs(pod, i), p.describeFree(s))
+	if p.IsPodLevel(pod) && p.countPeak(pod) == 0 {
+		text += fmt.Sprintf("; under the scope pod it runs on the shared CPUs %s, because the request of %dm of the pod is no whole number of CPUs", s.Shared, pod.Millis)
+	}
+	return text
+}
+
+// describeFree returns how many CPUs of each NUMA node are free.
+func (p *Policy) describeFree(s *State) string {
 	free, exclusive := p.free(s), s.exclusive()
-	return fmt.Sprintf("needs %d CPUs: %s", pod.countCPUs(i), p.describeNodes(func(cpus topology.CPUSet) string {
+	return p.describeNodes(func(cpus topology.CPUSet) string {
 		return fmt.Sprintf("%d of %d free (%d reserved, %d exclusive%s)", cpus.CountCommon(free), cpus.Len(), cpus.CountCommon(p.reserved),
 			cpus.CountCommon(exclusive), p.describeCores(free.Intersect(cpus)))
-	}))
+	})
+}
+
+// describeParts returns which CPUs of a set are on each NUMA node.
+func (p *Policy) describeParts(set topology.CPUSet) string {
+	return p.describeNodes(func(cpus topology.CPUSet) string { return p.describePart(set.Intersect(cpus)) })
 }
 
 // explainShared returns the reason for which container i has no exclusive CPUs, or "" if it must have some.
 func (p *Policy) explainShared(pod *Pod, i int) string {
-	switch millis := pod.Containers[i].Millis; {
+	switch c := &pod.Containers[i]; {
 	case !p.static:
 		return "the policy is none"
 	case !pod.Guaranteed:
 		return "the pod is not Guaranteed"
-	case pod.PodLevel:
+	case pod.PodLevel && !p.podLevel:
 		return "the pod has pod-level resources"
-	case millis <= 0:
+	case c.Millis <= 0:
 		return "it requests no CPU"
-	case millis%1000 != 0:
-		return fmt.Sprintf("its request of %dm is no whole number of CPUs", millis)
+	case c.Millis%1000 != 0:
+		return fmt.Sprintf("its request of %dm is no whole number of CPUs", c.Millis)
+	case pod.PodLevel && !c.Guaranteed:
+		return "its limits are not its requests"
 	}
 	return ""
 }

@@ -24,7 +24,7 @@ const maxHints = 1024
 // On a machine with more than [device.MaxHintNodes] NUMA nodes with CPUs, Hints tries all sets of few nodes, as long as there are at most about a
 // thousand, and of each larger size only the set with the most free CPUs. The kubelet tries all sets, and their number doubles with each node.
 func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
-	count := pod.countCPUs(i)
+	count := p.countCPUs(pod, i)
 	if !p.static || count == 0 {
 		return nil
 	}
@@ -41,14 +41,23 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 // PodHints returns the sets of NUMA nodes that have the CPUs of all containers of a pod that run at one time; see [Policy.Hints]. Source:
 // getPodTopologyHintsForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {
-	count := pod.countPeak()
+	count := p.countPeak(pod)
 	if !p.static || count == 0 {
 		return nil
+	}
+	whole, hasWhole := s.Assigned[pod.UID][WholePod]
+	switch {
+	case hasWhole && !p.kubelet.RefuseRunning:
+		return p.hintsOfAssigned(whole, count)
+	case p.IsPodLevel(pod) && p.checkShares(pod, count) != nil && pod.Running:
+		return p.admitRunning([]device.Hint{})
+	case p.IsPodLevel(pod) && p.checkShares(pod, count) != nil:
+		return []device.Hint{}
 	}
 	var assigned topology.CPUSet
 	for i := range pod.Containers {
 		set, ok := s.Assigned[pod.UID][pod.Containers[i].Name]
-		if ok && set.Len() != pod.countCPUs(i) {
+		if ok && set.Len() != p.countCPUs(pod, i) {
 			return p.admitRunning([]device.Hint{})
 		}
 		assigned = assigned.Union(set)

@@ -14,7 +14,8 @@ import (
 type Pod struct {
 	UID, Namespace, Name string
 	Guaranteed           bool        // the QoS class of the pod is Guaranteed
-	PodLevel             bool        // spec.resources of the pod is set: its containers have no exclusive CPUs
+	PodLevel             bool        // spec.resources of the pod is set: its containers have exclusive CPUs only with Gates.PodLevel
+	Millis               int64       // CPU request of spec.resources in millicores, rounded up; zero: no request
 	Running              bool        // containers of the pod have started, perhaps under another agent: the pod is not refused; see Kubelet.RefuseRunning
 	Containers           []Container // in the order in which they start: init containers and sidecars first
 }
@@ -24,24 +25,38 @@ type Container struct {
 	Name   string
 	Kind   device.ContainerKind // an Init container ends before later containers start, which may reuse its CPUs
 	Millis int64                // CPU request in millicores, rounded up; zero: no request
+	// Guaranteed tells that the limits of CPU and memory equal the requests, and are not zero. In a pod with PodLevel, other containers have no exclusive CPUs.
+	Guaranteed bool
 }
 
 // countCPUs returns the number of exclusive CPUs of container i, or zero. It is the request of a container of a Guaranteed pod if that is a whole
 // number. Source: guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go.
-func (pod *Pod) countCPUs(i int) int {
-	millis := pod.Containers[i].Millis
-	if !pod.Guaranteed || pod.PodLevel || millis <= 0 || millis%1000 != 0 {
+func (p *Policy) countCPUs(pod *Pod, i int) int {
+	c := &pod.Containers[i]
+	if pod.PodLevel && (!p.podLevel || !c.Guaranteed) {
+		return 0
+	}
+	return pod.countWhole(c.Millis)
+}
+
+// countWhole returns the number of CPUs of a request, or zero if it is no whole number or the pod is not Guaranteed.
+func (pod *Pod) countWhole(millis int64) int {
+	if !pod.Guaranteed || millis <= 0 || millis%1000 != 0 {
 		return 0
 	}
 	return int(millis / 1000)
 }
 
 // countPeak returns the number of exclusive CPUs that the containers of the pod have at most at one time. An init container runs with the sidecars
-// before it, all sidecars with the regular containers. Source: podGuaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go.
-func (pod *Pod) countPeak() int {
+// before it, all sidecars with the regular containers. A pod with pod-level resources has those that spec.resources requests. Source: podGuaranteedCPUs in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
+func (p *Policy) countPeak(pod *Pod) int {
+	if p.IsPodLevel(pod) {
+		return pod.countWhole(pod.Millis)
+	}
 	kept, peak := 0, 0
 	for i := range pod.Containers {
-		count := pod.countCPUs(i)
+		count := p.countCPUs(pod, i)
 		if pod.Containers[i].Kind == device.Init {
 			peak = max(peak, kept+count)
 			continue

@@ -20,6 +20,7 @@ type Policy struct {
 	static   bool
 	take     Options
 	strict   bool // strict-cpu-reservation
+	podLevel bool // the gate PodLevelResourceManagers is on
 	topology device.Policy
 	kubelet  Kubelet
 
@@ -39,7 +40,7 @@ func NewPolicy(machine *topology.Machine, config Config) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Policy{layout: layout, topology: config.Topology, kubelet: config.Kubelet}
+	p := &Policy{layout: layout, topology: config.Topology, podLevel: config.Gates.PodLevel, kubelet: config.Kubelet}
 	for i := range layout.nodes.sets {
 		p.nodeSizes = append(p.nodeSizes, layout.nodes.sets[i].Len())
 	}

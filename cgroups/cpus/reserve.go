@@ -4,7 +4,6 @@
 package cpus
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/seed81659283/nodeagent/cgroups/topology"
@@ -21,7 +20,7 @@ const ReasonSMTAlignmentError = "SMTAlignmentError"
 // A container that cannot have its CPUs is a [*device.Refusal]. A container of a running pod, and one that has lost its CPUs with
 // the machine, run in the shared pool instead. Source: allocateForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReserveContainer(s State, pod *Pod, i int, affinity device.Mask) (State, error) {
-	if !p.static || pod.countCPUs(i) == 0 {
+	if !p.static || p.countCPUs(pod, i) == 0 {
 		return s, nil
 	}
 	name := pod.Containers[i].Name
@@ -38,7 +37,7 @@ func (p *Policy) ReserveContainer(s State, pod *Pod, i int, affinity device.Mask
 
 // reserveContainer returns the state in which container i, which needs CPUs, has them. After an error the state is unchanged.
 func (p *Policy) reserveContainer(s *State, pod *Pod, i int, affinity device.Mask) (State, error) {
-	count := pod.countCPUs(i)
+	count := p.countCPUs(pod, i)
 	if err := p.checkCores(s, count); err != nil {
 		return *s, err
 	}
@@ -48,7 +47,7 @@ func (p *Policy) reserveContainer(s *State, pod *Pod, i int, affinity device.Mas
 	}
 	next := s.assign(pod.UID, pod.Containers[i].Name, taken)
 	if next.Shared.IsEmpty() && !p.kubelet.EmptyPool {
-		return *s, newRefusal(errors.New("no CPU would be left for containers without exclusive CPUs"))
+		return *s, newRefusal(errEmptyPool)
 	}
 	return next, nil
 }
@@ -63,7 +62,7 @@ func (p *Policy) Reserve(s State, pod *Pod, affinity func(s State, i int) (devic
 	}
 	next := s
 	for i := range pod.Containers {
-		if !p.static || pod.countCPUs(i) == 0 {
+		if !p.static || p.countCPUs(pod, i) == 0 {
 			continue
 		}
 		nodes, err := affinity(next, i)
@@ -116,7 +115,7 @@ func (p *Policy) findReusableCPUs(s *State, pod *Pod, i int) (set topology.CPUSe
 	for j := range i {
 		cpus, ok := assigned[pod.Containers[j].Name]
 		switch {
-		case !ok || pod.countCPUs(j) == 0:
+		case !ok || p.countCPUs(pod, j) == 0:
 		case pod.Containers[j].Kind == device.Init:
 			set = set.Union(cpus)
 		default:

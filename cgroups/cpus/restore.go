@@ -14,7 +14,7 @@ import (
 
 // Notice describes exclusive CPUs of a container in a restored state that the policy would not assign now.
 type Notice struct {
-	PodUID, Container string          // empty: the shared pool
+	PodUID, Container string          // without PodUID: the shared pool; without Container: all CPUs of the pod, see WholePod
 	Before, After     topology.CPUSet // equal: the container keeps its CPUs until its pod is over
 	Reason            string
 }
@@ -22,8 +22,11 @@ type Notice struct {
 // String returns a line for the log.
 func (n Notice) String() string {
 	name := fmt.Sprintf("pod %s, container %s", n.PodUID, n.Container)
-	if n.PodUID == "" {
+	switch {
+	case n.PodUID == "":
 		name = "the shared pool"
+	case n.Container == WholePod:
+		name = "pod " + n.PodUID
 	}
 	if n.Before == n.After {
 		return fmt.Sprintf("%s keeps CPUs %s: %s", name, n.Before, n.Reason)
@@ -51,6 +54,9 @@ func (p *Policy) Restore(s State) (State, []Notice, error) {
 		for _, container := range slices.Sorted(maps.Keys(s.Assigned[uid])) {
 			before := s.Assigned[uid][container]
 			after, reason := p.restoreSet(before, taken)
+			if reason == "" && container == WholePod && !p.podLevel {
+				reason = "the gate PodLevelResourceManagers is off now"
+			}
 			if reason != "" {
 				notices = append(notices, Notice{PodUID: uid, Container: container, Before: before, After: after, Reason: reason})
 			}
@@ -131,6 +137,9 @@ func (p *Policy) checkState(s State) (State, error) {
 	if !p.static {
 		return s, nil
 	}
+	if !p.podLevel {
+		s = s.withoutWhole()
+	}
 	if s.Shared.IsEmpty() {
 		if len(s.Assigned) > 0 {
 			return State{}, errors.New("default cpuset cannot be empty")
@@ -147,7 +156,7 @@ func (p *Policy) checkState(s State) (State, error) {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(s.Assigned)) {
 		for _, container := range slices.Sorted(maps.Keys(s.Assigned[uid])) {
-			if set := s.Assigned[uid][container]; set.CountCommon(s.Shared) > 0 {
+			if set := s.Assigned[uid][container]; container != WholePod && set.CountCommon(s.Shared) > 0 {
 				return State{}, fmt.Errorf("pod: %s, container: %s cpuset: %q overlaps with default cpuset %q", uid, container, set, s.Shared)
 			}
 		}
@@ -156,4 +165,17 @@ func (p *Policy) checkState(s State) (State, error) {
 		return State{}, fmt.Errorf("current set of available CPUs %q doesn't match with CPUs in state %q", p.pool(), known)
 	}
 	return s, nil
+}
+
+// withoutWhole returns the state without the CPUs of whole pods: a kubelet without the gate PodLevelResourceManagers does not read them.
+func (s *State) withoutWhole() State {
+	next := State{Shared: s.Shared, Assigned: make(map[string]map[string]topology.CPUSet, len(s.Assigned))}
+	for uid, containers := range s.Assigned {
+		next.Assigned[uid] = containers
+		if _, has := containers[WholePod]; has {
+			next.Assigned[uid] = maps.Clone(containers)
+			delete(next.Assigned[uid], WholePod)
+		}
+	}
+	return next
 }

@@ -121,6 +121,8 @@ func (w *world) startAgent(args []string) []string {
 			w.podScope = value == "pod"
 		case name == "kubelet":
 			w.config.Kubelet = cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true}
+		case name == "podlevel":
+			w.config.Gates.PodLevel = true
 		case name == "stable":
 			w.config.Gates = cpus.Gates{NoBetaOptions: true}
 		default:
@@ -168,13 +170,17 @@ func (w *world) addPod(args []string) {
 			pod.PodLevel = pod.PodLevel || arg == "podlevel"
 			continue
 		}
-		c := cpus.Container{Name: name}
+		number, isElastic := strings.CutSuffix(value, "+") // the limit is above the request
+		millis, err := strconv.ParseInt(strings.TrimSuffix(number, "m"), 10, 64)
+		require.NoError(w.t, err)
+		if name == "podlevel" {
+			pod.PodLevel, pod.Millis = true, millis
+			continue
+		}
+		c := cpus.Container{Name: name, Millis: millis, Guaranteed: millis > 0 && !isElastic}
 		if kind, rest, ok := strings.Cut(name, "/"); ok {
 			c.Name, c.Kind = rest, map[string]device.ContainerKind{"init": device.Init, "sidecar": device.Sidecar}[kind]
 		}
-		var err error
-		c.Millis, err = strconv.ParseInt(strings.TrimSuffix(value, "m"), 10, 64)
-		require.NoError(w.t, err)
 		pod.Containers = append(pod.Containers, c)
 	}
 	w.pods[pod.UID] = pod
@@ -210,6 +216,9 @@ func (w *world) reserve(pod *cpus.Pod, r *cpus.Reservation) error {
 			if best, admitted = w.config.Topology.Merge([][]device.Hint{hints}, w.nodes()); !admitted {
 				return &device.Refusal{Reason: device.ReasonTopologyAffinityError, Message: "Resources cannot be allocated with Topology locality"}
 			}
+		}
+		if w.podScope && w.agent.Policy().IsPodLevel(pod) {
+			return r.TakePod(best.Nodes)
 		}
 		if err := r.Take(i, best.Nodes); err != nil {
 			return err

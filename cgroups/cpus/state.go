@@ -12,11 +12,17 @@ import (
 // State has the CPUs of all containers. It is a value: the methods of a [Policy] return a new State and do not modify the maps of their argument, which
 // both may share. The zero value is the state of a machine that has run no containers yet; [Policy.Restore] adds its shared pool.
 type State struct {
-	Shared   topology.CPUSet                       // CPUs of the containers without exclusive CPUs, with the reserved CPUs unless strict-cpu-reservation is set
-	Assigned map[string]map[string]topology.CPUSet // exclusive CPUs by pod UID and container name; only containers of one pod can share some. An empty set: the machine has lost them
+	Shared topology.CPUSet // CPUs of the containers without exclusive CPUs, with the reserved CPUs unless strict-cpu-reservation is set
+	// Assigned has the exclusive CPUs by pod UID and container name, and those of a pod with pod-level resources under the name [WholePod]. Only containers
+	// of one pod can share some. An empty set: the machine has lost them.
+	Assigned map[string]map[string]topology.CPUSet
 }
 
-// CPUs returns the CPUs on which a container runs, and whether it has them exclusively. Other containers run in the shared pool.
+// WholePod is the name under which a [State] has the CPUs of a pod of which its containers have parts; see [Policy.ReservePod].
+const WholePod = ""
+
+// CPUs returns the CPUs on which a container runs, and whether it has them exclusively, or shares them with containers of its pod only; see
+// [Policy.SharesPod]. Other containers run in the shared pool.
 func (s *State) CPUs(podUID, container string) (set topology.CPUSet, exclusive bool) {
 	if set = s.Assigned[podUID][container]; !set.IsEmpty() {
 		return set, true
@@ -50,7 +56,8 @@ func (s *State) exclusive() (set topology.CPUSet) {
 }
 
 // Retain returns the state without the containers for which keep returns false. Their CPUs return to the shared pool, except those of other containers of
-// the pod: an init container shares CPUs with later containers. The result is s if keep returns true for all containers.
+// the pod: an init container shares CPUs with later containers. The CPUs of a whole pod return with those of its last container. The result is s if keep
+// returns true for all containers.
 //
 // Source: removeStaleState in pkg/kubelet/cm/cpumanager/cpu_manager.go, RemoveContainer in policy_static.go.
 func (p *Policy) Retain(s State, keep func(podUID, container string) bool) State {
@@ -58,7 +65,7 @@ func (p *Policy) Retain(s State, keep func(podUID, container string) bool) State
 	for uid, containers := range s.Assigned {
 		kept := containers
 		for container := range containers {
-			if keep(uid, container) {
+			if container == WholePod && len(containers) > 1 || container != WholePod && keep(uid, container) {
 				continue
 			}
 			if len(kept) == len(containers) {
@@ -67,7 +74,7 @@ func (p *Policy) Retain(s State, keep func(podUID, container string) bool) State
 			delete(kept, container)
 			changed = true
 		}
-		if len(kept) > 0 {
+		if _, hasWhole := kept[WholePod]; len(kept) > 1 || len(kept) == 1 && !hasWhole {
 			next.Assigned[uid] = kept
 		}
 	}

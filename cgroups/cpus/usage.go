@@ -37,7 +37,7 @@ type Pinning struct {
 // Pinning returns the outcome for container i of a pod, whose reservation has changed the state from before to after, or has failed with err. It returns
 // false for a container that needs no exclusive CPUs.
 func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinning, bool) {
-	if !p.static || pod.countCPUs(i) == 0 {
+	if !p.static || p.countCPUs(pod, i) == 0 {
 		return Pinning{}, false
 	}
 	name := pod.Containers[i].Name

@@ -13,8 +13,8 @@ func (p *Policy) UnitUnreserved() *Policy {
 	return &unreserved
 }
 
-// UnitCount returns the number of exclusive CPUs of container i.
-func (pod *Pod) UnitCount(i int) int { return pod.countCPUs(i) }
+// UnitCount returns the number of exclusive CPUs of container i of a pod.
+func (p *Policy) UnitCount(pod *Pod, i int) int { return p.countCPUs(pod, i) }
 
-// UnitPeak returns the number of exclusive CPUs of the pod.
-func (pod *Pod) UnitPeak() int { return pod.countPeak() }
+// UnitPeak returns the number of exclusive CPUs of a pod.
+func (p *Policy) UnitPeak(pod *Pod) int { return p.countPeak(pod) }

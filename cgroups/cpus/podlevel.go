@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cpus
+
+import (
+	"errors"
+	"maps"
+
+	"github.com/seed81659283/nodeagent/cgroups/topology"
+	"github.com/seed81659283/nodeagent/device"
+)
+
+// IsPodLevel reports whether a pod has pod-level resources and Gates.PodLevel is set. Under the topology scope "pod", such a pod reserves its CPUs with
+// ReservePod; under other scopes and under the topology policy none, with ReserveContainer as any pod.
+func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
+
+// ReservePod returns the state in which a pod with pod-level resources has the CPUs that spec.resources requests, and each of its containers a part of
+// them: a container that needs exclusive CPUs has them, an init container without exclusive CPUs has those that no sidecar before it has, and the other
+// containers share what is left. The name [WholePod] has all CPUs of the pod. The state does not change if the pod requests no whole number of CPUs, or has
+// CPUs already. affinity has the NUMA nodes of the merged hint, which CPUs are taken from first; zero: any.
+//
+// A pod that cannot have its CPUs is a [*device.Refusal]. A running pod then runs in the shared pool of the node. Source: allocatePodForAdd in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
+func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Mask) (State, error) {
+	count := p.countPeak(pod)
+	if !p.static || count == 0 || len(s.Assigned[pod.UID]) > 0 {
+		return s, nil
+	}
+	next, err := p.reservePod(&s, pod, count, affinity)
+	switch {
+	case err == nil:
+		return next, nil
+	case pod.Running && !p.kubelet.RefuseRunning:
+		return s, nil
+	}
+	return s, err
+}
+
+// reservePod returns the state in which a pod without CPUs has count CPUs, and its containers have parts of them.
+func (p *Policy) reservePod(s *State, pod *Pod, count int, affinity device.Mask) (State, error) {
+	if err := p.checkShares(pod, count); err != nil {
+		return *s, &device.Refusal{Reason: device.ReasonEmptyPodSharedPoolError, Message: err.Error(), Err: err}
+	}
+	if err := p.checkCores(s, count); err != nil {
+		return *s, err
+	}
+	whole, err := p.takeAligned(p.free(s), count, affinity)
+	if err != nil {
+		return *s, newRefusal(err)
+	}
+	parts, err := p.dividePod(pod, whole)
+	if err != nil {
+		return *s, newRefusal(err)
+	}
+	next := State{Shared: s.Shared.Minus(whole), Assigned: maps.Clone(s.Assigned)}
+	if next.Assigned == nil {
+		next.Assigned = map[string]map[string]topology.CPUSet{}
+	}
+	next.Assigned[pod.UID] = parts
+	if next.Shared.IsEmpty() && !p.kubelet.EmptyPool {
+		return *s, newRefusal(errEmptyPool)
+	}
+	return next, nil
+}
+
+// errEmptyPool is the cause of the refusal of a container, or pod, that would get the last CPU of the shared pool.
+var errEmptyPool = errors.New("no CPU would be left for containers without exclusive CPUs")
+
+// checkShares returns an error if the containers of a pod of count CPUs that have exclusive CPUs leave none to the containers that share the CPUs of the
+// pod. Source: validatePodScopeResources in pkg/kubelet/cm/cpumanager/policy_static.go.
+func (p *Policy) checkShares(pod *Pod, count int) error {
+	taken, isShared := 0, false // by sidecars and regular containers so far
+	for i := range pod.Containers {
+		switch exclusive := p.countCPUs(pod, i); {
+		case pod.Containers[i].Kind != device.Init:
+			taken += exclusive
+			isShared = isShared || exclusive == 0
+		case exclusive == 0 && taken >= count:
+			return errors.New("pod rejected, pod has shared init containers but no cpus available for them")
+		}
+	}
+	if isShared && taken >= count {
+		return errors.New("pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers")
+	}
+	return nil
+}
+
+// dividePod returns the part of each container of the CPUs of a pod, by name, and all of them under [WholePod].
+func (p *Policy) dividePod(pod *Pod, whole topology.CPUSet) (map[string]topology.CPUSet, error) {
+	parts := make(map[string]topology.CPUSet, len(pod.Containers)+1)
+	rest := whole // without the CPUs of sidecars and regular containers so far
+	for i := range pod.Containers {
+		c := &pod.Containers[i]
+		count := p.countCPUs(pod, i)
+		if count == 0 {
+			if c.Kind == device.Init {
+				parts[c.Name] = rest
+			}
+			continue
+		}
+		set, err := p.layout.Take(rest, count, p.take)
+		if err != nil {
+			return nil, err
+		}
+		parts[c.Name] = set
+		if c.Kind != device.Init {
+			rest = rest.Minus(set)
+		}
+	}
+	for i := range pod.Containers {
+		if _, has := parts[pod.Containers[i].Name]; !has {
+			parts[pod.Containers[i].Name] = rest
+		}
+	}
+	parts[WholePod] = whole
+	return parts, nil
+}
+
+// SharesPod reports whether container i of a pod shares the CPUs of its pod with other containers of the pod, so that its part of them is not exclusive.
+func (p *Policy) SharesPod(s State, pod *Pod, i int) bool {
+	_, isWhole := s.Assigned[pod.UID][WholePod]
+	return isWhole && p.countCPUs(pod, i) == 0
+}
