@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"unicode/utf8"
 
@@ -69,7 +68,7 @@ type checkpointBlock struct {
 	Size  uint64 `json:"size"`
 }
 
-// checkpointPod is the memory that the containers of a pod with pod-level resources share, in a kubelet with the gate PodLevelResourceManagers.
+// checkpointPod is the memory of a pod with pod-level resources, of which its containers have parts.
 type checkpointPod struct {
 	Blocks []checkpointBlock `json:"memoryBlocks,omitempty"`
 }
@@ -84,9 +83,6 @@ func wrapCheckpoint(path string, err error) error {
 
 // ReadCheckpoint reads the file memory_manager_state at path, in the versions 1 to 3. It verifies the checksum as the kubelet does, follows no symbolic
 // link, and writes nothing. A file that does not exist is an error that wraps [fs.ErrNotExist]. A damaged file is an error with the kubelet's text.
-//
-// A kubelet with the gate PodLevelResourceManagers lets containers share the memory of their pod. In the result, the first container has all of it, and
-// the others have blocks of zero bytes on the same NUMA nodes.
 //
 // [fs.ErrNotExist]: https://pkg.go.dev/io/fs#ErrNotExist
 func ReadCheckpoint(path string) (Saved, error) {
@@ -176,10 +172,10 @@ func (c *checkpointV2) toSaved() (Saved, error) {
 			}
 			saved.Pods[uid][name] = blocks
 		}
-		if shared, err := convertBlocks(c.PodEntries[uid].Blocks); err != nil {
+		if whole, err := convertBlocks(c.PodEntries[uid].Blocks); err != nil {
 			return Saved{}, fmt.Errorf("pod %q: %w", uid, err)
-		} else if len(shared) > 0 {
-			shareBlocks(saved.Pods[uid], shared)
+		} else if len(whole) > 0 && len(containers) > 0 {
+			saved.Pods[uid][WholePod] = whole
 		}
 	}
 	return saved, saved.normalize()
@@ -201,19 +197,6 @@ func convertBlocks(list []checkpointBlock) ([]Block, error) {
 	return blocks, nil
 }
 
-// shareBlocks gives the memory of a pod to its first container with a name, and none to the others, which keep their NUMA nodes.
-func shareBlocks(containers map[string][]Block, shared []Block) {
-	for i, name := range slices.Sorted(maps.Keys(containers)) {
-		if i == 0 {
-			containers[name] = shared
-			continue
-		}
-		for j := range containers[name] {
-			containers[name][j].Size = 0
-		}
-	}
-}
-
 // WriteCheckpoint replaces the file memory_manager_state at path, from which a kubelet that takes the node over reads the memory of containers. saved is
 // from [Policy.Export]. WriteCheckpoint must not be called concurrently. A UID or a name that is not valid UTF-8 is an error; the file then has its old
 // content. Source: pkg/kubelet/cm/memorymanager/state/checkpoint.go.
@@ -230,7 +213,7 @@ func WriteCheckpoint(path string, saved Saved) error {
 
 // encodeCheckpoint returns the content of a checkpoint of version 3.
 func encodeCheckpoint(saved Saved) ([]byte, error) {
-	data := checkpointV2{PolicyName: saved.Policy, MachineState: checkpointMachine{}, Entries: checkpointEntries{}}
+	data := checkpointV2{PolicyName: saved.Policy, MachineState: checkpointMachine{}, Entries: checkpointEntries{}, PodEntries: map[string]checkpointPod{}}
 	for i := range saved.Nodes {
 		n := &saved.Nodes[i]
 		out := &checkpointNode{Assignments: n.Assignments, Memory: map[string]*checkpointTable{}, Cells: slices.Collect(n.Group.Nodes())}
@@ -248,6 +231,10 @@ func encodeCheckpoint(saved Saved) ([]byte, error) {
 			list := []checkpointBlock{}
 			for _, b := range blocks {
 				list = append(list, checkpointBlock{Nodes: slices.Collect(b.Nodes.Nodes()), Type: b.Type, Size: b.Size})
+			}
+			if name == WholePod {
+				data.PodEntries[uid] = checkpointPod{Blocks: list}
+				continue
 			}
 			if data.Entries[uid] == nil {
 				data.Entries[uid] = map[string][]checkpointBlock{}

@@ -40,6 +40,7 @@ type Config struct {
 	SystemReserved map[string]resource.Quantity // systemReserved, by resource; other resources than memory are ignored
 	KubeReserved   map[string]resource.Quantity // kubeReserved, likewise
 	HardEviction   resource.Quantity            // threshold of memory.available in evictionHard, as a quantity; zero: none
+	PodLevel       bool                         // the gate PodLevelResourceManagers: pods with pod-level resources have memory of their own, too
 	Kubelet        Kubelet
 }
 
@@ -173,7 +174,7 @@ func NewPolicy(machine *topology.Machine, config Config) (*Policy, error) {
 	if total == 0 {
 		return nil, errors.New("[memorymanager] you should specify the system reserved memory")
 	}
-	p := &Policy{static: true, kubelet: config.Kubelet}
+	p := &Policy{static: true, podLevel: config.PodLevel, kubelet: config.Kubelet}
 	if err := p.addNodes(machine.Nodes, reserved); err != nil {
 		return nil, err
 	}

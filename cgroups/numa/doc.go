@@ -29,6 +29,9 @@
 //
 // A node is used by containers of one node, or by containers of one group of nodes, never by both: see [Policy.Hints].
 //
+// With Config.PodLevel and the topology scope "pod", a pod with pod-level resources has memory as a whole, of which its containers have parts; see
+// [Policy.ReservePod].
+//
 // # Concurrency
 //
 // A [Policy] is immutable, and a [State] is a value. The methods of an [Allocator] may be called concurrently. Functions that write a file must not be called concurrently for the same file.

@@ -126,6 +126,7 @@ func TestReadCheckpointReadsAllVersions(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	second, err := numa.ReadCheckpoint(path)
 	require.NoError(t, err)
+	saved.Pods["pod"][numa.WholePod] = block
 	require.Equal(t, saved, second)
 
 	// version 3, with two containers that share the memory of their pod
@@ -134,7 +135,12 @@ func TestReadCheckpointReadsAllVersions(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, fmt.Appendf(nil, `{"policyName":"x","checksum":1,"data":%q,"dataChecksum":%d}`, data, numa.SumText(data)), 0o600))
 	third, err := numa.ReadCheckpoint(path)
 	require.NoError(t, err)
-	require.Equal(t, map[string][]numa.Block{"a": {{Type: numa.Memory, Nodes: 2, Size: 5}}, "b": {{Type: numa.Memory, Nodes: 2}}}, third.Pods["pod"])
+	part := []numa.Block{{Type: numa.Memory, Nodes: 2, Size: 3}}
+	require.Equal(t, map[string][]numa.Block{numa.WholePod: {{Type: numa.Memory, Nodes: 2, Size: 5}}, "a": part, "b": part}, third.Pods["pod"])
+	require.NoError(t, numa.WriteCheckpoint(path, third))
+	again, err := numa.ReadCheckpoint(path)
+	require.NoError(t, err)
+	require.Equal(t, third.Pods, again.Pods)
 }
 
 // A kubelet that takes the node over gets no blocks on nodes that the machine lacks, because it would not start.

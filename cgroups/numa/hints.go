@@ -20,7 +20,7 @@ import (
 // The time grows with the number of NUMA nodes that no block uses. If there are more than ten of these, the list has at most 1,024 sets, all of the
 // smallest size first. Source: GetTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
-	reqs := p.listRequests(pod.requests(i))
+	reqs := p.listRequests(p.containerRequests(pod, i))
 	if !p.static || len(reqs) == 0 {
 		return nil
 	}
@@ -36,20 +36,26 @@ func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
 
 // PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, as [Policy.Hints] does. If any container has memory
 // in s, the hint is that of the first such container, as long as it has the memory of the whole pod: in the kubelet, too, a pod of several containers has
-// no preference then. Source: GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
+// no preference then. If containers of a pod of [Policy.ReservePod] would have no memory, the lists are empty: the pod is refused. Source: GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) [][]device.Hint {
-	reqs := p.listRequests(pod.totalRequests())
+	reqs := p.listRequests(p.totalRequests(pod))
 	if !p.static || len(reqs) == 0 {
 		return nil
 	}
 	s = p.start(&s)
+	if blocks, ok := s.pods.get(pod.UID)[WholePod]; ok {
+		return hintsOf(blocks, reqs)
+	}
 	for i := range pod.Containers {
 		if blocks, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok {
 			return hintsOf(blocks, reqs)
 		}
 	}
-	if pod.Running {
+	switch {
+	case pod.Running:
 		return nil
+	case p.checkShares(pod) != "":
+		return slices.Repeat([][]device.Hint{{}}, len(reqs))
 	}
 	return repeatHints(p.listHints(&s, reqs, nil, 0), len(reqs))
 }

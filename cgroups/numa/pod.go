@@ -16,10 +16,11 @@ import (
 // Pod is the part of a pod that a [Policy] needs.
 type Pod struct {
 	UID, Namespace, Name string
-	Guaranteed           bool        // the QoS class of the pod is Guaranteed
-	PodLevel             bool        // spec.resources of the pod is set: its containers have no memory of their own
-	Running              bool        // the pod was admitted before the agent started: a container without memory of its own stays without, and refuses nothing
-	Containers           []Container // in the order in which they start: init containers and sidecars first
+	Guaranteed           bool              // the QoS class of the pod is Guaranteed
+	PodLevel             bool              // spec.resources of the pod is set: its containers have memory of their own only with Config.PodLevel
+	Requests             map[string]uint64 // bytes of each type of memory that spec.resources requests, from [ConvertRequests]
+	Running              bool              // the pod was admitted before the agent started: a container without memory of its own stays without, and refuses nothing
+	Containers           []Container       // in the order in which they start: init containers and sidecars first
 }
 
 // Container is a container of a [Pod]. An ephemeral container has no memory of its own and is left out.
@@ -27,6 +28,9 @@ type Container struct {
 	Name     string
 	Kind     device.ContainerKind // an Init container ends before later containers start, which may reuse its memory
 	Requests map[string]uint64    // bytes of each type of memory that the container requests, from [ConvertRequests]; zero bytes are a request, too
+	// Guaranteed tells that the limits of CPU and memory equal the requests, and are not zero. In a pod with PodLevel, other containers have no memory of
+	// their own.
+	Guaranteed bool
 }
 
 // ConvertRequests returns the requests of a container for memory in bytes. A quantity that is no whole number of 63 bits is an error with the kubelet's
@@ -52,21 +56,22 @@ func ConvertRequests[R ~string](requests map[R]resource.Quantity) (map[string]ui
 	return sizes, nil
 }
 
-// requests returns the bytes of each type of memory that container i has for itself, or nil.
-func (pod *Pod) requests(i int) map[string]uint64 {
-	if !pod.Guaranteed || pod.PodLevel {
+// containerRequests returns the bytes of each type of memory that container i has for itself, or nil.
+func (p *Policy) containerRequests(pod *Pod, i int) map[string]uint64 {
+	c := &pod.Containers[i]
+	if !pod.Guaranteed || pod.PodLevel && (!p.podLevel || !c.Guaranteed) {
 		return nil
 	}
-	return pod.Containers[i].Requests
+	return c.Requests
 }
 
 // totalRequests returns the bytes of each type of memory that the containers of the pod use at most at one time. An init container runs with the
-// sidecars before it, all sidecars with the regular containers. Types that only init containers and sidecars request are left out, as in the kubelet.
-// Source: getPodRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
-func (pod *Pod) totalRequests() map[string]uint64 {
+// sidecars before it, all sidecars with the regular containers. Types that only init containers and sidecars request are left out, as in the kubelet. A pod
+// with pod-level resources has what spec.resources requests. Source: getPodRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
+func (p *Policy) totalRequests(pod *Pod) map[string]uint64 {
 	peak, sidecars, regular := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
 	for i := range pod.Containers {
-		for name, size := range pod.requests(i) {
+		for name, size := range p.containerRequests(pod, i) {
 			switch pod.Containers[i].Kind {
 			case device.Init:
 				peak[name] = max(peak[name], add(sidecars[name], size))
@@ -79,6 +84,13 @@ func (pod *Pod) totalRequests() map[string]uint64 {
 	}
 	for name := range regular {
 		regular[name] = max(peak[name], add(regular[name], sidecars[name]))
+	}
+	if p.IsPodLevel(pod) && pod.Guaranteed { // a type that only containers request is theirs; an API server adds it to spec.resources
+		for name, size := range pod.Requests {
+			if regular[name] = size; size == 0 {
+				delete(regular, name)
+			}
+		}
 	}
 	return regular
 }

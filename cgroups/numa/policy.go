@@ -13,8 +13,9 @@ import (
 // Policy decides which containers have memory of their own, and on which NUMA nodes. It keeps no state: its methods are functions of a [State] and
 // return the next one. A Policy is immutable, and may be used from several goroutines.
 type Policy struct {
-	static  bool
-	kubelet Kubelet
+	static   bool
+	podLevel bool // the gate PodLevelResourceManagers is on
+	kubelet  Kubelet
 
 	machine  device.Mask
 	ids      []int    // NUMA nodes in ascending order

@@ -188,7 +188,7 @@ func decodeRecord(data []byte) (Saved, error) {
 	return saved, saved.normalize()
 }
 
-// normalize sorts nodes and blocks. It returns an error for a pod or a container without name, a pod without containers, and for a block without type or
+// normalize sorts nodes and blocks. It returns an error for a pod without UID or containers, and for a block without type or
 // nodes, of the type of another block of its container, or of a size that no machine has.
 func (s *Saved) normalize() error {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
@@ -198,7 +198,7 @@ func (s *Saved) normalize() error {
 		}
 		for name, blocks := range containers {
 			slices.SortFunc(blocks, func(a, b Block) int { return cmp.Compare(a.Type, b.Type) })
-			if err := checkBlocks(blocks); err != nil || name == "" {
+			if err := checkBlocks(blocks); err != nil || name == WholePod && len(containers) == 1 {
 				return fmt.Errorf("pod %q, container %q: %w", uid, name, cmp.Or(err, errors.New("it has no name")))
 			}
 		}

@@ -10,9 +10,10 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Refusal is the error of [Policy.Reserve] for a pod that must fail: a container cannot have its memory, and waiting would not help.
+// Refusal is the error of [Policy.Reserve] and [Policy.ReservePod] for a pod that must fail: a container cannot have its memory, and waiting would not help.
 type Refusal struct {
-	Message string // the kubelet's, word by word; the reason of the pod is UnexpectedAdmissionError
+	Reason  string // of the pod: [device.ReasonUnexpectedAdmissionError] or [device.ReasonEmptyPodSharedPoolError]
+	Message string // the kubelet's, word by word
 	Lacks   []Lack // why no set of NUMA nodes can serve the container
 }
 
@@ -55,12 +56,22 @@ func (l Lack) String() string {
 // Explain returns why each NUMA node cannot serve container i of a pod alone or with other nodes, and why each group in use and all unused nodes
 // together cannot. It is nil if the container has memory or requests none.
 func (p *Policy) Explain(s State, pod *Pod, i int) []Lack {
-	reqs := p.listRequests(pod.requests(i))
+	reqs := p.listRequests(p.containerRequests(pod, i))
 	if _, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok || !p.static || len(reqs) == 0 {
 		return nil
 	}
 	s = p.start(&s)
 	return p.explain(&s, reqs, s.listReusable(pod, i))
+}
+
+// ExplainPod returns why the NUMA nodes cannot serve a pod of ReservePod, as Explain does for a container. It is nil if the pod has memory or requests none.
+func (p *Policy) ExplainPod(s State, pod *Pod) []Lack {
+	reqs := p.listRequests(p.totalRequests(pod))
+	if s.pods.get(pod.UID) != nil || !p.static || len(reqs) == 0 {
+		return nil
+	}
+	s = p.start(&s)
+	return p.explain(&s, reqs, nil)
 }
 
 // explain returns the reasons for each node, for each group in use, and for all unused nodes together.

@@ -49,20 +49,19 @@ func (p *Policy) release(s State, uid string, containers []string) State {
 		return s
 	}
 	next := p.clone(&s)
-	next.pods = s.pods.set(uid, copyWithout(assigned, containers))
+	remaining := copyWithout(assigned, containers)
+	next.pods = s.pods.set(uid, remaining)
 	if next.mixed {
 		p.countUse(&next)
 		return next
 	}
-	for _, name := range containers {
-		for _, b := range assigned[name] {
-			p.remove(&next, b)
-		}
+	for _, b := range listFreed(assigned, remaining, containers) {
+		p.remove(&next, b)
 	}
 	return next
 }
 
-// copyWithout returns a copy of the blocks of a pod without these containers, of which each has blocks.
+// copyWithout returns a copy of the blocks of a pod without these containers, of which each has blocks. It is empty if no container is left.
 func copyWithout(assigned map[string][]Block, containers []string) map[string][]Block {
 	if len(assigned) == 1 {
 		return nil
@@ -71,7 +70,25 @@ func copyWithout(assigned map[string][]Block, containers []string) map[string][]
 	for _, name := range containers {
 		delete(remaining, name)
 	}
+	if _, hasWhole := remaining[WholePod]; hasWhole && len(remaining) == 1 {
+		return nil
+	}
 	return remaining
+}
+
+// listFreed returns the blocks that nothing uses after containers of a pod have lost their memory. Those of a whole pod are in use until its last container
+// has lost its memory. Source: RemoveContainer in pkg/kubelet/cm/memorymanager/policy_static.go.
+func listFreed(assigned, remaining map[string][]Block, containers []string) (freed []Block) {
+	if whole, isWhole := assigned[WholePod]; isWhole {
+		if len(remaining) == 0 {
+			return whole
+		}
+		return nil
+	}
+	for _, name := range containers {
+		freed = append(freed, assigned[name]...)
+	}
+	return freed
 }
 
 // replacePod returns the state in which the containers of a pod have these blocks and no others. The pod had the blocks in an earlier state.
@@ -82,11 +99,9 @@ func (p *Policy) replacePod(s State, uid string, containers map[string][]Block) 
 	}
 	next := p.clone(&s)
 	next.pods = next.pods.set(uid, containers)
-	for _, name := range slices.Sorted(maps.Keys(containers)) {
-		for _, b := range containers[name] {
-			if !p.place(&next, b) || b.Nodes&^p.machine != 0 {
-				next.mixed = true
-			}
+	for _, b := range listUsed(containers) {
+		if !p.place(&next, b) || b.Nodes&^p.machine != 0 {
+			next.mixed = true
 		}
 	}
 	return next

@@ -16,7 +16,7 @@ func (p *Policy) Reserve(s State, pod *Pod, i int, affinity device.Hint) (State,
 	if err := pod.validate(); err != nil {
 		return s, err
 	}
-	reqs := p.listRequests(pod.requests(i))
+	reqs := p.listRequests(p.containerRequests(pod, i))
 	name := pod.Containers[i].Name
 	if _, ok := s.pods.get(pod.UID)[name]; ok || !p.static || len(reqs) == 0 || pod.Running {
 		return s, nil
@@ -25,7 +25,7 @@ func (p *Policy) Reserve(s State, pod *Pod, i int, affinity device.Hint) (State,
 	reusable := s.listReusable(pod, i)
 	nodes, message := p.chooseNodes(&base, reqs, reusable, affinity)
 	if message != "" {
-		return s, &Refusal{Message: message, Lacks: p.explain(&base, reqs, reusable)}
+		return s, &Refusal{Reason: device.ReasonUnexpectedAdmissionError, Message: message, Lacks: p.explain(&base, reqs, reusable)}
 	}
 	next := p.clone(&base)
 	blocks := make([]Block, len(reqs))

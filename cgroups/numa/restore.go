@@ -45,6 +45,9 @@ func (p *Policy) Export(s State) Saved {
 				unusable = append(unusable, name)
 			}
 		}
+		if slices.Contains(unusable, WholePod) {
+			unusable = slices.Collect(maps.Keys(containers))
+		}
 		if len(unusable) > 0 {
 			next.pods = next.pods.set(uid, copyWithout(containers, unusable))
 		}
@@ -79,6 +82,7 @@ func (p *Policy) Restore(saved Saved) (Restored, error) {
 	if len(changes) > 0 && p.kubelet.RefuseChanged {
 		return Restored{}, p.describeUnplaced(&next)
 	}
+	changes = append(changes, p.findUngated(&next)...)
 	if len(saved.Nodes) == 0 {
 		return Restored{State: next, Changes: changes}, nil
 	}
@@ -114,12 +118,30 @@ func (p *Policy) findUnplaced(s *State) (changes []string) {
 		for _, name := range slices.Sorted(maps.Keys(s.pods.get(uid))) {
 			for _, b := range s.pods.get(uid)[name] {
 				if missing := b.Nodes &^ p.machine; missing != 0 {
-					changes = append(changes, fmt.Sprintf("pod %s, container %s: the machine has no NUMA nodes %s", uid, name, missing))
+					changes = append(changes, fmt.Sprintf("%s: the machine has no NUMA nodes %s", describeHolder(uid, name), missing))
 				}
 				if !p.hasType(b) {
-					changes = append(changes, fmt.Sprintf("pod %s, container %s: the NUMA nodes %s have no %s", uid, name, b.Nodes, b.Type))
+					changes = append(changes, fmt.Sprintf("%s: the NUMA nodes %s have no %s", describeHolder(uid, name), b.Nodes, b.Type))
 				}
 			}
+		}
+	}
+	return changes
+}
+
+// describeHolder returns the name of a container, or of a whole pod, for a sentence.
+func describeHolder(uid, container string) string {
+	if container == WholePod {
+		return "pod " + uid
+	}
+	return fmt.Sprintf("pod %s, container %s", uid, container)
+}
+
+// findUngated describes the pods that keep their memory although the gate of such pods is off by now.
+func (p *Policy) findUngated(s *State) (changes []string) {
+	for _, uid := range s.Pods() {
+		if _, isWhole := s.pods.get(uid)[WholePod]; isWhole && !p.podLevel {
+			changes = append(changes, fmt.Sprintf("pod %s keeps its memory: the gate PodLevelResourceManagers is off now", uid))
 		}
 	}
 	return changes

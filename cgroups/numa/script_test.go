@@ -25,8 +25,10 @@ import (
 //
 //	node 0 16Gi reserved=1Gi 2Mi=512     the machine has this NUMA node, with 512 huge pages of 2 MiB
 //	kubelet                              the policy is exactly the kubelet's
+//	podlevel                             the gate PodLevelResourceManagers is on
 //	hints POD C=2Gi,hugepages-2Mi=4Mi    the sets of NUMA nodes for a container; * marks the preferred
-//	admit POD [init/|sidecar/]C=2Gi ... [on=0,1] [policy=restricted] [running]   reserves the memory of a pod; the topology policy chose the nodes of "on"
+//	admit POD [pod=4Gi] [init/|sidecar/]C=2Gi[+] ... [on=0,1] [policy=restricted] [scope=pod] [running]   reserves the memory of a pod; the topology
+//	                                     policy chose the nodes of "on"; "+": the limit is above the request
 //	start POD C                          a container starts
 //	over POD                             the pod is over
 //	nodes                                the use of the NUMA nodes
@@ -46,12 +48,14 @@ type world struct {
 	policy *numa.Policy // nil: the machine is not complete
 	state  numa.State
 	pods   map[string]*numa.Pod // admitted
+
+	podScope bool // of the pods to admit
 }
 
 // do executes one command and writes its output.
 func (w *world) do(out *strings.Builder, words []string) {
 	command := map[string]func([]string) []string{
-		"node": w.addNode, "kubelet": w.beKubelet, "hints": w.hints, "admit": w.admit, "start": w.start, "over": w.over, "nodes": w.show, "restart": w.restart,
+		"node": w.addNode, "kubelet": w.beKubelet, "podlevel": w.openGate, "hints": w.hints, "admit": w.admit, "start": w.start, "over": w.over, "nodes": w.show, "restart": w.restart,
 	}[words[0]]
 	require.NotNil(w.t, command, words[0])
 	for _, line := range command(words[1:]) {
@@ -92,6 +96,11 @@ func (w *world) beKubelet([]string) []string {
 	return nil
 }
 
+func (w *world) openGate([]string) []string {
+	w.config.PodLevel = true
+	return nil
+}
+
 // open creates the policy when the machine is complete.
 func (w *world) open() *numa.Policy {
 	if w.policy == nil {
@@ -105,6 +114,7 @@ func (w *world) open() *numa.Policy {
 // parsePod returns the pod in the words of a command, and the hint and the topology policy with which it is admitted.
 func (w *world) parsePod(args []string) (pod *numa.Pod, affinity device.Hint, policy device.Policy) {
 	pod = &numa.Pod{UID: args[0], Name: args[0], Guaranteed: true}
+	w.podScope = false
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(arg, "=")
 		switch {
@@ -116,24 +126,35 @@ func (w *world) parsePod(args []string) (pod *numa.Pod, affinity device.Hint, po
 			require.NoError(w.t, err)
 		case name == "running":
 			pod.Running = true
+		case name == "scope":
+			w.podScope = value == "pod"
+		case name == "pod":
+			pod.PodLevel, pod.Requests = true, w.parseSizes(value)
 		default:
-			c := numa.Container{Requests: map[string]uint64{}}
+			value, isElastic := strings.CutSuffix(value, "+")
+			c := numa.Container{Requests: w.parseSizes(value), Guaranteed: !isElastic}
 			kind, plain, found := strings.Cut(name, "/")
 			if !found {
 				plain = name
 			}
 			c.Name, c.Kind = plain, map[string]device.ContainerKind{"init": device.Init, "sidecar": device.Sidecar}[kind]
-			for _, part := range strings.Split(value, ",") {
-				resource, size, found := strings.Cut(part, "=")
-				if !found {
-					resource, size = numa.Memory, part
-				}
-				c.Requests[resource] = w.bytes(size)
-			}
 			pod.Containers = append(pod.Containers, c)
 		}
 	}
 	return pod, affinity, policy
+}
+
+// parseSizes returns the bytes of each type of memory in a text such as "2Gi,hugepages-2Mi=4Mi".
+func (w *world) parseSizes(text string) map[string]uint64 {
+	sizes := map[string]uint64{}
+	for _, part := range strings.Split(text, ",") {
+		resource, size, found := strings.Cut(part, "=")
+		if !found {
+			resource, size = numa.Memory, part
+		}
+		sizes[resource] = w.bytes(size)
+	}
+	return sizes
 }
 
 func (w *world) parseNodes(text string) (mask device.Mask) {
@@ -179,6 +200,9 @@ func (w *world) reserve(pod *numa.Pod, affinity device.Hint, policy device.Polic
 	for _, n := range w.nodes {
 		machine |= 1 << n.ID
 	}
+	if w.podScope && w.open().IsPodLevel(pod) {
+		return w.reservePod(pod, affinity, policy, machine)
+	}
 	for i, c := range pod.Containers {
 		best := affinity
 		if best.Nodes == 0 {
@@ -195,6 +219,34 @@ func (w *world) reserve(pod *numa.Pod, affinity device.Hint, policy device.Polic
 		lines = append(lines, fmt.Sprintf("%s on %s", c.Name, next.NodesOf(pod.UID, c.Name)))
 	}
 	w.state = next
+	return lines, nil
+}
+
+// reservePod reserves the memory of a pod as a whole.
+func (w *world) reservePod(pod *numa.Pod, affinity device.Hint, policy device.Policy, machine device.Mask) (lines []string, err error) {
+	if affinity.Nodes == 0 {
+		admitted := false
+		if affinity, admitted = policy.Merge(w.open().PodHints(w.state, pod), machine); !admitted {
+			return nil, errors.New("refused: TopologyAffinityError")
+		}
+	}
+	next, err := w.open().ReservePod(w.state, pod, affinity)
+	if err != nil {
+		var refusal *numa.Refusal
+		require.ErrorAs(w.t, err, &refusal)
+		return nil, fmt.Errorf("refused: %s: %s", refusal.Reason, refusal.Explain())
+	}
+	w.state = next
+	for i, c := range pod.Containers {
+		line := fmt.Sprintf("%s on %s", c.Name, next.NodesOf(pod.UID, c.Name))
+		for _, b := range next.Blocks(pod.UID, c.Name) {
+			line += fmt.Sprintf(" %s %s", b.Type, formatBytes(b.Size))
+		}
+		if w.open().SharesPod(next, pod, i) {
+			line += ", shared"
+		}
+		lines = append(lines, line)
+	}
 	return lines, nil
 }
 

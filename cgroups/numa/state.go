@@ -59,6 +59,20 @@ func (p *Policy) start(s *State) State {
 	return next
 }
 
+// WholePod is the name under which a [State] has the memory of a pod of which its containers have parts; see [Policy.ReservePod].
+const WholePod = ""
+
+// listUsed returns the blocks of a pod that are in use: those of the whole pod, of which its containers have parts, or those of all containers.
+func listUsed(containers map[string][]Block) (blocks []Block) {
+	if whole, ok := containers[WholePod]; ok {
+		return whole
+	}
+	for _, name := range slices.Sorted(maps.Keys(containers)) {
+		blocks = append(blocks, containers[name]...)
+	}
+	return blocks
+}
+
 // setBlocks stores the blocks of a container in s.
 func (s *State) setBlocks(uid, container string, blocks []Block) {
 	containers := maps.Clone(s.pods.get(uid))
@@ -73,7 +87,7 @@ func (s *State) setBlocks(uid, container string, blocks []Block) {
 // source lists.
 func (s State) Pods() []string { return slices.Sorted(maps.Keys(s.pods.collectPods())) }
 
-// Blocks returns a copy of the blocks of a container, sorted by type. It is nil if the container has no memory of its own.
+// Blocks returns a copy of the blocks of a container, or of [WholePod], sorted by type. It is nil if the container has no memory of its own.
 func (s State) Blocks(uid, container string) []Block { return slices.Clone(s.pods.get(uid)[container]) }
 
 // NodesOf returns the NUMA nodes of a container for cpuset.mems. It is empty if the container has no memory of its own: the container may use all nodes.
@@ -151,9 +165,7 @@ func (p *Policy) countUse(s *State) {
 	s.nodes, s.free, s.mixed = fresh.nodes, fresh.free, false
 	var blocks []Block
 	for _, containers := range s.pods.collectPods() {
-		for _, list := range containers {
-			blocks = append(blocks, list...)
-		}
+		blocks = append(blocks, listUsed(containers)...)
 	}
 	slices.SortFunc(blocks, func(a, b Block) int {
 		return cmp.Or(cmp.Compare(a.Nodes.Count(), b.Nodes.Count()), cmp.Compare(a.Nodes, b.Nodes), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Size, b.Size))
