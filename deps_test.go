@@ -131,7 +131,7 @@ device/devicetest      max   0: cri device internal/suite testing
 device/plugin          max 115: cri device internal/atomicfile internal/backoff internal/kubechecksum internal/plainfile internal/plugingrpc internal/pluginregistry internal/runonce internal/sleep GRPC k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1 k8s.io/kubelet/pkg/apis/pluginregistration/v1
 device/podresources    max 115: device internal/backoff internal/privatesocket internal/runonce internal/sleep internal/tokenbucket GRPC k8s.io/kubelet/pkg/apis/podresources/v1 k8s.io/kubelet/pkg/apis/podresources/v1alpha1
 device/placement       max  75: cgroups/cpus cgroups/numa cgroups/topology cri device device/poddevice internal/runonce lifecycle/podspec lifecycle/podstatus qos API
-device/poddevice       max  75: cri device internal/sleep lifecycle/admission lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener API
+device/poddevice       max  75: cri device internal/sleep lifecycle/admission lifecycle/podspec lifecycle/podstatus internal/podfield internal/listener qos API
 eviction               max   0: internal/runonce internal/required internal/sleep
 eviction/evictiontest  max   0: eviction internal/suite testing
 eviction/podevict      max  80: cgroups cri eviction internal/containers internal/required internal/runonce lifecycle lifecycle/admission stats qos API k8s.io/kubelet/pkg/apis/stats/v1alpha1 lifecycle/podevents lifecycle/podstatus

@@ -51,7 +51,7 @@ func New(opts Options) (*Allocator, error) {
 	}
 	a := &Allocator{
 		opts: opts, started: time.Now(), wake: make(chan struct{}, 1), waiting: map[string]map[string]bool{}, early: map[string]bool{},
-		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, dropped: map[string]bool{}, merger: merger, podScope: opts.Topology.PodScope},
+		state: state{resources: map[string]*resource{}, pods: map[string]*holding{}, dropped: map[string]bool{}, merger: merger, podScope: opts.Topology.PodScope, podLevel: opts.Topology.PodLevel},
 	}
 	if err := a.loadRecord(); err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 // Pod is the part of a pod that an [Allocator] needs.
 type Pod struct {
 	UID, Namespace, Name string
+	PodLevel             bool        // the pod has pod-level resources; see Topology.PodLevel
 	Containers           []Container // in the order in which they start: init containers and sidecars first
 }
 

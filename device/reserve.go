@@ -14,6 +14,7 @@ import (
 type Topology struct {
 	Policy   Policy
 	PodScope bool              // merge the hints of a pod, not of each container
+	PodLevel bool              // the gate PodLevelResourceManagers is on: a pod with pod-level resources that is not admitted has a message of its own
 	Options  map[string]string // of the policy, topologyManagerPolicyOptions; see [NewMerger]
 	Nodes    []NUMANode        // of the machine; required by all policies but None
 }
@@ -82,6 +83,7 @@ type state struct {
 	dropped   map[string]bool     // names that dropForgotten has removed: no other manager has these resources
 	merger    *Merger
 	podScope  bool
+	podLevel  bool // Topology.PodLevel
 }
 
 // answer is the response of a plugin to GetPreferredAllocation.
@@ -195,7 +197,7 @@ func (s *state) mergeHints(h *holding) error {
 	}
 	best, admit := s.merger.Merge(append(hints, h.partners.hints(asked)...))
 	if !admit {
-		return newTopologyRefusal(describeHints(resources, hints))
+		return s.newTopologyRefusal(&h.pod, describeHints(resources, hints))
 	}
 	h.hints = append(h.hints, best)
 	return nil

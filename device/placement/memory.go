@@ -4,6 +4,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -20,18 +21,22 @@ import (
 // memoryPod is a pod for package numa.
 type memoryPod struct {
 	numa.Pod
-	invalid []error // by container: its requests are no numbers of bytes; nil: they are
+	invalid    []error // by container: its requests are no numbers of bytes; nil: they are
+	podInvalid error   // those of spec.resources
 }
 
 // newMemoryPod converts a pod, with the memory requests of its init containers, sidecars and regular containers.
 func newMemoryPod(pod *corev1.Pod) *memoryPod {
 	out := &memoryPod{Pod: numa.Pod{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
-		Guaranteed: qos.StatusClass(pod) == corev1.PodQOSGuaranteed, PodLevel: pod.Spec.Resources != nil,
+		Guaranteed: qos.StatusClass(pod) == corev1.PodQOSGuaranteed, PodLevel: qos.HasPodLevelResources(pod),
 	}}
+	if out.PodLevel {
+		out.Requests, out.podInvalid = numa.ConvertRequests(pod.Spec.Resources.Requests)
+	}
 	for _, c := range listContainers(pod) {
 		requests, err := numa.ConvertRequests(c.spec.Resources.Requests)
-		out.Containers = append(out.Containers, numa.Container{Name: c.spec.Name, Kind: c.kind, Requests: requests})
+		out.Containers = append(out.Containers, numa.Container{Name: c.spec.Name, Kind: c.kind, Requests: requests, Guaranteed: hasEqualLimits(c.spec)})
 		out.invalid = append(out.invalid, err)
 	}
 	return out
@@ -44,6 +49,7 @@ type memoryPartner struct {
 	reservation *numa.PodReservation
 	lacks       []numa.Lack // of the container whose memory was refused last
 	outcomes    []error     // of the last reservation for each container, in their order; the last may be an error
+	isWholePod  bool        // the hints of the whole pod are merged
 }
 
 // begin starts the reservation anew.
@@ -54,7 +60,7 @@ func (m *memoryPartner) begin() (err error) {
 
 // Hints implements [device.Partner].
 func (m *memoryPartner) Hints(container int) [][]device.Hint {
-	if container == device.WholePod {
+	if m.isWholePod = container == device.WholePod; m.isWholePod {
 		return m.reservation.PodHints()
 	}
 	return m.reservation.Hints(container)
@@ -69,20 +75,41 @@ func (m *memoryPartner) Reserve(container int, affinity device.Hint) error {
 
 // takeMemory reserves the memory of a container. Source: GetPodAdmitResult in pkg/kubelet/cm/admission/errors.go.
 func (m *memoryPartner) takeMemory(container int, affinity device.Hint) error {
-	if err := m.pod.invalid[container]; err != nil && m.needsMemory() && !m.pod.Running {
-		return newRefusal(err)
+	isWhole := m.isWhole()
+	invalid := m.pod.invalid[container]
+	if isWhole {
+		invalid = cmp.Or(m.pod.podInvalid, invalid)
 	}
-	err := m.reservation.Take(affinity)
-	if refusal, ok := errors.AsType[*numa.Refusal](err); ok {
+	if invalid != nil && m.needsMemory() && !m.pod.Running {
+		return newRefusal(invalid)
+	}
+	var err error
+	switch {
+	case !isWhole:
+		err = m.reservation.Take(affinity)
+	case container == 0:
+		err = m.reservation.TakePod(affinity)
+	}
+	refusal, ok := errors.AsType[*numa.Refusal](err)
+	switch {
+	case !ok:
+		return err
+	case refusal.Reason == device.ReasonUnexpectedAdmissionError:
 		m.lacks = refusal.Lacks
 		return newRefusal(err)
 	}
-	return err
+	return &device.Refusal{Reason: refusal.Reason, Message: refusal.Message, Err: refusal}
+}
+
+// isWhole reports whether the memory of the pod is reserved as a whole.
+func (m *memoryPartner) isWhole() bool {
+	return m.isWholePod && m.allocator.Policy().IsPodLevel(&m.pod.Pod)
 }
 
 // needsMemory reports whether the containers of the pod have memory of their own.
 func (m *memoryPartner) needsMemory() bool {
-	return m.allocator.Policy().Name() == numa.PolicyStatic && m.pod.Guaranteed && !m.pod.PodLevel
+	policy := m.allocator.Policy()
+	return policy.Name() == numa.PolicyStatic && m.pod.Guaranteed && (!m.pod.PodLevel || policy.IsPodLevel(&m.pod.Pod))
 }
 
 // reportPinnings calls the hook MemoryPinned for each container that was tried. A nil partner or hook does nothing.
@@ -111,7 +138,16 @@ func (m *memoryPartner) Commit() error { return m.reservation.Commit() }
 func (m *memoryPartner) explainRefusal() (lines []string) {
 	lacks := m.lacks
 	state := m.allocator.State()
-	for i := 0; len(lacks) == 0 && i < len(m.pod.Containers); i++ {
+	if m.isWhole() {
+		_, err := m.allocator.Policy().ReservePod(state, &m.pod.Pod, device.Hint{})
+		if refusal, ok := errors.AsType[*numa.Refusal](err); ok && refusal.Reason == device.ReasonEmptyPodSharedPoolError {
+			return []string{refusal.Message}
+		}
+		if len(lacks) == 0 {
+			lacks = m.allocator.Policy().ExplainPod(state, &m.pod.Pod)
+		}
+	}
+	for i := 0; !m.isWhole() && len(lacks) == 0 && i < len(m.pod.Containers); i++ {
 		lacks = m.allocator.Policy().Explain(state, &m.pod.Pod, i)
 	}
 	for _, l := range lacks {
@@ -140,12 +176,20 @@ func (p *Placement) setMemoryNodes(pod *corev1.Pod, container string, launch *po
 	return nil
 }
 
-// Memory returns the memory of a container. It implements podresources.Memory.
+// Memory returns the memory of a container. A container that shares the memory of its pod has none. It implements podresources.Memory.
 func (p *Placement) Memory(podUID, container string) []device.MemoryBlock {
-	if p.memory == nil {
+	if p.memory == nil || p.findRequests(podUID, container).sharesMemory {
 		return nil
 	}
 	return p.memory.State().Blocks(podUID, container)
+}
+
+// PodMemory returns the memory of a pod of which its containers have parts. It implements podresources.Memory.
+func (p *Placement) PodMemory(podUID string) []device.MemoryBlock {
+	if p.memory == nil {
+		return nil
+	}
+	return p.memory.State().Blocks(podUID, numa.WholePod)
 }
 
 // AllocatableMemory returns the memory that containers may have if none is in use: a block for each NUMA node and type. It implements

@@ -95,7 +95,13 @@ func (c *cpuPartner) Hints(container int) [][]device.Hint {
 
 // Reserve implements [device.Partner].
 func (c *cpuPartner) Reserve(container int, affinity device.Hint) error {
-	err := c.reservation.Take(container, affinity.Nodes)
+	var err error
+	switch isWhole := c.isWholePod && c.placement.opts.Policy.IsPodLevel(c.pod); {
+	case !isWhole:
+		err = c.reservation.Take(container, affinity.Nodes)
+	case container == 0:
+		err = c.reservation.TakePod(affinity.Nodes)
+	}
 	c.outcomes = append(c.outcomes[:container], outcome{affinity.Nodes, err})
 	return err
 }
@@ -118,6 +124,9 @@ func (c *cpuPartner) reportPinnings(before cpus.State) {
 // explains all containers that need CPUs. before is the state before the reservation.
 func (c *cpuPartner) explainRefusal(before cpus.State) string {
 	policy, state, failed := c.placement.opts.Policy, before, 0
+	if c.isWholePod && policy.IsPodLevel(c.pod) {
+		return policy.ExplainPod(before, c.pod)
+	}
 	for ; failed < len(c.outcomes) && c.outcomes[failed].err == nil; failed++ {
 		if next, err := policy.ReserveContainer(state, c.pod, failed, c.outcomes[failed].nodes); err == nil {
 			state = next

@@ -274,9 +274,7 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	}
 	processors.reportPinnings(before)
 	memory.reportPinnings(p.opts.Hooks.MemoryPinned)
-	p.mu.Lock()
-	p.requests[uid] = listRequests(pod)
-	p.mu.Unlock()
+	p.recordRequests(pod, processors, memory)
 	if _, has := p.allocator.State().Assigned[uid]; has && !processors.had && !p.opts.Kubelet.LateShared {
 		p.emptyCPUs(ctx, pod)
 	}

@@ -56,6 +56,7 @@ type node struct {
 	files    numa.AllocatorOptions
 	podScope bool
 	resizes  bool // ResizeCPUs and ResizeMemory
+	podLevel bool // the gate PodLevelResourceManagers
 
 	placed  *placement.Placement
 	devices *poddevice.Devices
@@ -82,7 +83,8 @@ func newNode(t *testing.T, machine string) *node {
 func (n *node) start() (stop func()) {
 	machine, err := topology.Parse(n.machine)
 	require.NoError(n.t, err)
-	aligned := device.Topology{Policy: n.policy, Options: n.options, PodScope: n.podScope}
+	aligned := device.Topology{Policy: n.policy, Options: n.options, PodScope: n.podScope, PodLevel: n.podLevel}
+	n.config.Gates.PodLevel, n.memory.PodLevel = n.podLevel, n.podLevel
 	for i := range machine.Nodes {
 		aligned.Nodes = append(aligned.Nodes, device.NUMANode{ID: machine.Nodes[i].ID, Distances: machine.Nodes[i].Distances})
 	}

@@ -48,16 +48,50 @@ func listContainers(pod *corev1.Pod) (list []startedContainer) {
 func newCPUPod(pod *corev1.Pod) *cpus.Pod {
 	out := &cpus.Pod{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name,
-		Guaranteed: qos.StatusClass(pod) == corev1.PodQOSGuaranteed, PodLevel: pod.Spec.Resources != nil,
+		Guaranteed: qos.StatusClass(pod) == corev1.PodQOSGuaranteed, PodLevel: qos.HasPodLevelResources(pod),
+	}
+	if out.PodLevel {
+		out.Millis = qos.MilliValue(pod.Spec.Resources.Requests.Cpu())
 	}
 	for _, c := range listContainers(pod) {
-		out.Containers = append(out.Containers, cpus.Container{Name: c.spec.Name, Kind: c.kind, Millis: qos.MilliValue(c.spec.Resources.Requests.Cpu())})
+		out.Containers = append(out.Containers, cpus.Container{
+			Name: c.spec.Name, Kind: c.kind, Millis: qos.MilliValue(c.spec.Resources.Requests.Cpu()), Guaranteed: hasEqualLimits(c.spec),
+		})
 	}
 	return out
 }
 
+// hasEqualLimits reports whether the limits of CPU and memory of a container equal its requests, and are not zero. Source:
+// IsContainerEquivalentQOSGuaranteed in pkg/kubelet/cm/qos.
+func hasEqualLimits(c *corev1.Container) bool {
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
+		if request.IsZero() || !request.Equal(limit) {
+			return false
+		}
+	}
+	return true
+}
+
 // requests are the requests of a container.
-type requests struct{ millicores, memory int64 }
+type requests struct {
+	millicores, memory       int64
+	sharesCPUs, sharesMemory bool // with other containers of its pod; see cpus.Policy.SharesPod
+}
+
+// recordRequests stores the requests of a pod that has its CPUs and memory.
+func (p *Placement) recordRequests(pod *corev1.Pod, processors *cpuPartner, memory *memoryPartner) {
+	list, state := listRequests(pod), p.allocator.State()
+	for i, c := range processors.pod.Containers {
+		r := list[c.Name]
+		r.sharesCPUs = p.opts.Policy.SharesPod(state, processors.pod, i)
+		r.sharesMemory = memory != nil && p.memory.Policy().SharesPod(p.memory.State(), &memory.pod.Pod, i)
+		list[c.Name] = r
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.requests[string(pod.UID)] = list
+}
 
 // listRequests returns the requests of each container.
 func listRequests(pod *corev1.Pod) map[string]requests {
@@ -148,22 +182,44 @@ func (p *Placement) Release(ctx context.Context, uid string) error {
 }
 
 // HasExclusiveCPUs reports whether a container has exclusive CPUs, so that its CPU limit needs no quota. The container "" stands for any container of the
-// pod. It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs.
+// pod or, in a pod with pod-level resources, for all. It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs. Source:
+// PodHasExclusiveCPUs and ContainerHasExclusiveCPUs in pkg/kubelet/cm/container_manager_linux.go.
 func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if p == nil {
 		return false
 	}
-	containers := p.allocator.State().Assigned[string(pod.UID)]
-	if container != "" {
-		set := containers[container]
-		return !set.IsEmpty()
+	state := p.allocator.State()
+	assigned := state.Assigned[string(pod.UID)]
+	if len(assigned) == 0 {
+		return false
 	}
-	for _, set := range containers {
-		if !set.IsEmpty() {
-			return true
+	isShared := map[string]bool{}
+	if qos.HasPodLevelResources(pod) {
+		converted := newCPUPod(pod)
+		for i, c := range converted.Containers {
+			isShared[c.Name] = p.opts.Policy.SharesPod(state, converted, i)
 		}
 	}
-	return false
+	isExclusive := func(name string) bool {
+		set := assigned[name]
+		return !set.IsEmpty() && !isShared[name]
+	}
+	names := []string{container}
+	if container == "" {
+		names = listNames(pod)
+	}
+	if container == "" && len(isShared) == 0 {
+		return slices.ContainsFunc(names, isExclusive)
+	}
+	return !slices.ContainsFunc(names, func(name string) bool { return !isExclusive(name) })
+}
+
+// listNames returns the names of the init containers, sidecars and regular containers of a pod.
+func listNames(pod *corev1.Pod) (names []string) {
+	for _, c := range listContainers(pod) {
+		names = append(names, c.spec.Name)
+	}
+	return names
 }
 
 // AdmitResize refuses the resize of a Guaranteed pod that changes a CPU request under the CPU policy static, or a memory request under the memory policy
@@ -198,20 +254,34 @@ func newInfeasible(manager, policy string) error {
 	return &podstatus.Rejection{Reason: "Infeasible", Message: fmt.Sprintf("Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", manager, policy)}
 }
 
-// CPUs returns the IDs of the exclusive CPUs of a container. It implements podresources.CPUs.
-func (p *Placement) CPUs(podUID, container string) (ids []int64) {
-	if set, exclusive := p.allocator.CPUs(podUID, container); exclusive {
-		for id := range set.All() {
-			ids = append(ids, int64(id))
-		}
+// CPUs returns the IDs of the exclusive CPUs of a container. A container that shares the CPUs of its pod has none. It implements podresources.CPUs.
+func (p *Placement) CPUs(podUID, container string) []int64 {
+	set, exclusive := p.allocator.CPUs(podUID, container)
+	if !exclusive || p.findRequests(podUID, container).sharesCPUs {
+		return nil
+	}
+	return listIDs(set)
+}
+
+// PodCPUs returns the IDs of the CPUs of a pod of which its containers have parts. It implements podresources.CPUs.
+func (p *Placement) PodCPUs(podUID string) []int64 {
+	return listIDs(p.allocator.State().Assigned[podUID][cpus.WholePod])
+}
+
+// AllocatableCPUs returns the IDs of the CPUs that containers may have exclusively. It implements podresources.CPUs.
+func (p *Placement) AllocatableCPUs() []int64 { return listIDs(p.opts.Policy.Allocatable()) }
+
+// listIDs returns the IDs in a set of CPUs.
+func listIDs(set topology.CPUSet) (ids []int64) {
+	for id := range set.All() {
+		ids = append(ids, int64(id))
 	}
 	return ids
 }
 
-// AllocatableCPUs returns the IDs of the CPUs that containers may have exclusively. It implements podresources.CPUs.
-func (p *Placement) AllocatableCPUs() (ids []int64) {
-	for id := range p.opts.Policy.Allocatable().All() {
-		ids = append(ids, int64(id))
-	}
-	return ids
+// findRequests returns the requests of a container at the last Reserve.
+func (p *Placement) findRequests(podUID, container string) requests {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests[podUID][container]
 }

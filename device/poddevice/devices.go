@@ -23,6 +23,7 @@ import (
 	"github.com/seed81659283/nodeagent/lifecycle/admission"
 	"github.com/seed81659283/nodeagent/lifecycle/podspec"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // Options configures [Devices]. The zero value keeps no record.
@@ -329,7 +330,7 @@ func FromPods(pods []*corev1.Pod) (list []device.Pod) {
 // FromPod converts a pod, with the limits of its init containers, sidecars and regular containers for extended resources. A negative limit, or
 // one of more than [device.MaxDevices], is an error.
 func FromPod(pod *corev1.Pod) (device.Pod, error) {
-	out := device.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name}
+	out := device.Pod{UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, PodLevel: qos.HasPodLevelResources(pod)}
 	add := func(list []corev1.Container, kind device.ContainerKind) error {
 		for i := range list {
 			c := device.Container{Name: list[i].Name, Kind: kind, Limits: map[string]int{}}

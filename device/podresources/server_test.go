@@ -224,6 +224,7 @@ func TestAllMethodsOverASocket(t *testing.T) {
 type cpus struct{}
 
 func (cpus) CPUs(string, string) []int64 { return nil }
+func (cpus) PodCPUs(string) []int64      { return nil }
 func (cpus) AllocatableCPUs() []int64    { return []int64{0, 1} }
 
 func TestServerWithoutSources(t *testing.T) {

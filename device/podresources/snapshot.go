@@ -82,6 +82,12 @@ func (s *snapshot) pod(p *device.Pod) *podresourcesv1.PodResources {
 	answer := &podresourcesv1.PodResources{
 		Name: p.Name, Namespace: p.Namespace, Containers: make([]*podresourcesv1.ContainerResources, 0, len(p.Containers)),
 	}
+	if s.cpus != nil {
+		answer.CpuIds = s.cpus.PodCPUs(p.UID)
+	}
+	if s.memory != nil {
+		answer.Memory = convertMemory(s.memory.PodMemory(p.UID))
+	}
 	devices := s.allocations[p.UID]
 	for _, kind := range []device.ContainerKind{device.Sidecar, device.Regular} {
 		for i := range p.Containers {

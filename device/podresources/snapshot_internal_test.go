@@ -190,11 +190,25 @@ func (reservations) CPUs(uid, name string) []int64 {
 	return nil
 }
 
+func (reservations) PodCPUs(uid string) []int64 {
+	if uid == "p" {
+		return []int64{2, 3, 4}
+	}
+	return nil
+}
+
 func (reservations) AllocatableCPUs() []int64 { return []int64{1, 2, 3} }
 
 func (reservations) Memory(uid, name string) []device.MemoryBlock {
 	if uid == "p" && name == "main" {
 		return []device.MemoryBlock{{Type: "memory", Size: 1 << 30, Nodes: 1<<0 | 1<<1}, {Type: "hugepages-2Mi", Size: 2 << 20}}
+	}
+	return nil
+}
+
+func (reservations) PodMemory(uid string) []device.MemoryBlock {
+	if uid == "p" {
+		return []device.MemoryBlock{{Type: "memory", Size: 3 << 30, Nodes: 1<<0 | 1<<1}}
 	}
 	return nil
 }
@@ -218,7 +232,10 @@ func TestListReturnsCPUsMemoryAndClaims(t *testing.T) {
 		active: []device.Pod{pod("p", container("main", device.Regular, 0), container("other", device.Regular, 0))},
 		cpus:   reservations{}, memory: reservations{}, claims: reservations{},
 	}
-	containers := s.listPods().GetPodResources()[0].GetContainers()
+	listed := s.listPods().GetPodResources()[0]
+	assert.Equal(t, []int64{2, 3, 4}, listed.GetCpuIds())
+	assert.Equal(t, uint64(3<<30), listed.GetMemory()[0].GetSize())
+	containers := listed.GetContainers()
 	main, other := containers[0], containers[1]
 	assert.Equal(t, []int64{2, 3}, main.GetCpuIds())
 	var memory []string

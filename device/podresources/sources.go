@@ -40,6 +40,8 @@ type CPUs interface {
 	// CPUs returns the IDs of the exclusive CPUs of a container, in ascending order. It returns none for a container that
 	// shares its CPUs.
 	CPUs(podUID, container string) []int64
+	// PodCPUs returns the IDs of the CPUs that a pod with pod-level resources has exclusively, with those of its containers.
+	PodCPUs(podUID string) []int64
 	// AllocatableCPUs returns the IDs of the CPUs that containers may have exclusively.
 	AllocatableCPUs() []int64
 }
@@ -49,6 +51,8 @@ type CPUs interface {
 type Memory interface {
 	// Memory returns the memory of a container. It returns none for a container without reserved memory.
 	Memory(podUID, container string) []device.MemoryBlock
+	// PodMemory returns the memory that is reserved for a pod with pod-level resources, with that of its containers.
+	PodMemory(podUID string) []device.MemoryBlock
 	// AllocatableMemory returns the memory that can be reserved for containers.
 	AllocatableMemory() []device.MemoryBlock
 }

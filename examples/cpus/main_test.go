@@ -25,6 +25,8 @@ type assigned map[string][]int64
 
 func (a assigned) CPUs(uid, _ string) []int64 { return a[uid] }
 
+func (a assigned) PodCPUs(string) []int64 { return nil }
+
 func (a assigned) AllocatableCPUs() []int64 { return a["allocatable"] }
 
 // serve runs a podresources API until the test ends, and returns its socket.
