@@ -244,7 +244,7 @@ func (c *Configuration) Topology() (t device.Topology, err error) {
 	if scope := cmp.Or(c.TopologyManagerScope, "container"); scope != "container" && scope != "pod" {
 		err = errors.Join(err, fmt.Errorf("topologyManagerScope: %q is neither container nor pod", scope))
 	}
-	t.PodScope, t.Options = c.TopologyManagerScope == "pod", c.TopologyManagerPolicyOptions
+	t.PodScope, t.Options, t.PodLevel = c.TopologyManagerScope == "pod", c.TopologyManagerPolicyOptions, c.hasPodLevelManagers()
 	return t, err
 }
 
@@ -275,9 +275,12 @@ func (c *Configuration) CPUManager() (config cpus.Config, err error) {
 	}
 	config.ReservedCPUs, _ = c.reservedCPUs() // Reserved has checked it
 	config.Policy, config.Options, config.Topology = c.CPUManagerPolicy, c.CPUManagerPolicyOptions, aligned.Policy
-	config.Gates.AlphaOptions = isGateOn(findGate("CPUManagerPolicyAlphaOptions"), c.FeatureGates)
+	config.Gates = cpus.Gates{AlphaOptions: isGateOn(findGate("CPUManagerPolicyAlphaOptions"), c.FeatureGates), PodLevel: c.hasPodLevelManagers()}
 	return config, nil
 }
+
+// hasPodLevelManagers reports whether pods with pod-level resources may have exclusive CPUs and memory of their own.
+func (c *Configuration) hasPodLevelManagers() bool { return isGateOn(findGate("PodLevelResourceManagers"), c.FeatureGates) }
 
 // ExclusiveResizes reports whether the gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory are on, for the options of
 // package device/placement.

@@ -175,7 +175,7 @@ PodAndContainerStatsFromCRI beta off - default
 PodCertificateRequest GA on - supported
 PodDeletionCost beta on - none
 PodGroupPreemptionPolicy alpha off - none GenericWorkload
-PodLevelResourceManagers beta off - default PodLevelResources
+PodLevelResourceManagers beta off - supported PodLevelResources
 PodLevelResources beta on - supported
 PodLevelResourcesFixDefaulting beta on - default PodLevelResources
 PodLevelResourcesFixKubeletQOSClass beta on - supported PodLevelResources

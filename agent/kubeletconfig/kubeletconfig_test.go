@@ -249,6 +249,20 @@ featureGates: {CPUManagerPolicyAlphaOptions: true}`)
 	assert.Equal(t, device.Topology{Policy: device.Restricted, PodScope: true, Options: map[string]string{"prefer-closest-numa-nodes": "true"}}, aligned)
 }
 
+func TestGateOfPodLevelResourceManagers(t *testing.T) {
+	for text, want := range map[string]bool{"": false, `featureGates: {PodLevelResourceManagers: true}`: true} {
+		c := parse(t, text)
+		require.NoError(t, c.Validate(), text)
+		processors, err := c.CPUManager()
+		require.NoError(t, err)
+		memory, err := c.MemoryManager(1 << 30)
+		require.NoError(t, err)
+		aligned, err := c.Topology()
+		require.NoError(t, err)
+		assert.Equal(t, [3]bool{want, want, want}, [3]bool{processors.Gates.PodLevel, memory.PodLevel, aligned.PodLevel}, text)
+	}
+}
+
 func TestGatesOfExclusiveResizes(t *testing.T) {
 	for text, want := range map[string][2]bool{
 		"": {}, `featureGates: {InPlacePodVerticalScalingExclusiveCPUs: true}`: {true, false}, `featureGates: {InPlacePodVerticalScalingExclusiveMemory: true}`: {false, true},

@@ -74,7 +74,7 @@ func (c *Configuration) MemoryManager(memory int64) (config numa.Config, err err
 	}
 	capacity := corev1.ResourceList{corev1.ResourceMemory: *resource.NewQuantity(memory, resource.BinarySI)}
 	evicted := podtree.Reserved{MemoryAvailable: reserved.MemoryAvailable}.Reservation(capacity)
-	config.Policy, config.HardEviction = c.MemoryManagerPolicy, evicted[corev1.ResourceMemory]
+	config.Policy, config.HardEviction, config.PodLevel = c.MemoryManagerPolicy, evicted[corev1.ResourceMemory], c.hasPodLevelManagers()
 	config.SystemReserved, config.KubeReserved = memoryOf(reserved.System), memoryOf(reserved.Kube)
 	return config, nil
 }
