@@ -27,6 +27,7 @@ import (
 func TestCPUManagerCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, cpus.CheckpointName)
+	setPodLevelGate(t)
 	machine, err := topology.Parse("1 socket 1 node 64 cores")
 	require.NoError(t, err)
 	policy, err := cpus.NewPolicy(machine, cpus.Config{Policy: cpus.PolicyStatic, ReservedMillis: 1000})
@@ -44,6 +45,9 @@ func TestCPUManagerCheckpoint(t *testing.T) {
 		for uid, containers := range s.Assigned {
 			for name, set := range containers {
 				has, ok := theirs.GetCPUSet(uid, name)
+				if name == cpus.WholePod {
+					has, ok = theirs.GetPodCPUSet(uid)
+				}
 				require.True(t, ok)
 				require.Equal(t, set.String(), has.String())
 			}
@@ -73,13 +77,30 @@ func randomCPUState(c *conformance.Choices) cpus.State {
 		for range 1 + c.Int(3) {
 			containers[names[c.Int(len(names))]] = set()
 		}
+		if c.OneIn(3) {
+			containers[cpus.WholePod] = set()
+		}
 		s.Assigned[names[c.Int(len(names))]] = containers
 	}
 	return s
 }
 
-// Files of all versions, whole and damaged, are read with the same result and the same error.
+// Files of all versions, whole and damaged, are read with the same result and the same error. Without the gate PodLevelResourceManagers, the kubelet does not
+// use the CPUs of whole pods.
 func TestCPUManagerCheckpointVersions(t *testing.T) {
+	for _, isGated := range []bool{false, true} {
+		t.Run(fmt.Sprint(isGated), func(t *testing.T) {
+			if isGated {
+				setPodLevelGate(t)
+			}
+			compareCPUFiles(t, isGated)
+		})
+	}
+}
+
+// compareCPUFiles compares how random files are read.
+func compareCPUFiles(t *testing.T, isGated bool) {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, cpus.CheckpointName)
 	machine, err := topology.Parse("1 socket 1 node 64 cores")
@@ -100,20 +121,31 @@ func TestCPUManagerCheckpointVersions(t *testing.T) {
 		}
 		read++
 		require.Equal(t, theirs.GetDefaultCPUSet().String(), ours.Shared.String(), "%s", content)
-		require.Equal(t, fmt.Sprint(theirs.GetCPUAssignments()), fmt.Sprint(toKubeletAssignments(ours)), "%s", content)
+		assigned, whole := toKubeletAssignments(ours)
+		require.Equal(t, fmt.Sprint(theirs.GetCPUAssignments()), fmt.Sprint(assigned), "%s", content)
+		if isGated {
+			require.Equal(t, fmt.Sprint(theirs.GetPodCPUAssignments()), fmt.Sprint(whole), "%s", content)
+		}
 	}
 	t.Logf("%d files are read, others have %d different errors", read, len(refused))
 }
 
-func toKubeletAssignments(s cpus.State) state.ContainerCPUAssignments {
-	out := state.ContainerCPUAssignments{}
+// toKubeletAssignments returns the CPUs of containers and those of whole pods.
+func toKubeletAssignments(s cpus.State) (state.ContainerCPUAssignments, state.PodCPUAssignments) {
+	assigned, whole := state.ContainerCPUAssignments{}, state.PodCPUAssignments{}
 	for uid, containers := range s.Assigned {
-		out[uid] = map[string]cpuset.CPUSet{}
 		for name, set := range containers {
-			out[uid][name] = toKubeletSet(set)
+			if name == cpus.WholePod {
+				whole[uid] = state.PodEntry{CPUSet: toKubeletSet(set)}
+				continue
+			}
+			if assigned[uid] == nil {
+				assigned[uid] = map[string]cpuset.CPUSet{}
+			}
+			assigned[uid][name] = toKubeletSet(set)
 		}
 	}
-	return out
+	return assigned, whole
 }
 
 // randomCPUFile returns a file of version 2, 3 or 4. Half of them have one wrong value.
@@ -132,18 +164,18 @@ func randomCPUFile(t *testing.T, c *conformance.Choices) []byte {
 	if c.OneIn(8) {
 		policy = "none"
 	}
+	pods := state.PodCPUAssignments{}
+	for i := range c.Int(3) {
+		pods[fmt.Sprint("pod", i)] = state.PodEntry{CPUSet: cpuset.New(i, 10, 9, i+c.Int(4))}
+	}
 	var checkpoint checkpointmanager.Checkpoint
 	switch c.Int(3) {
 	case 0:
 		checkpoint = &state.CPUManagerCheckpointV2{PolicyName: policy, DefaultCPUSet: list(), Entries: entries}
 	case 1:
-		pods := state.PodCPUAssignments{}
-		for i := range c.Int(3) {
-			pods[fmt.Sprint("pod", i)] = state.PodEntry{CPUSet: cpuset.New(i, 10, 9, i+c.Int(4))}
-		}
 		checkpoint = &state.CPUManagerCheckpointV3{PolicyName: policy, DefaultCPUSet: list(), Entries: entries, PodEntries: pods}
 	default:
-		checkpoint = &state.CPUManagerCheckpoint{CheckpointData: state.CPUManagerCheckpointData{PolicyName: policy, DefaultCPUSet: list(), Entries: entries}}
+		checkpoint = &state.CPUManagerCheckpoint{CheckpointData: state.CPUManagerCheckpointData{PolicyName: policy, DefaultCPUSet: list(), Entries: entries, PodEntries: pods}}
 	}
 	content, err := checkpoint.MarshalCheckpoint()
 	require.NoError(t, err)

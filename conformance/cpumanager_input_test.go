@@ -154,9 +154,46 @@ func makeCPUStep(c *conformance.Choices, in *cpuInput, number int) cpuStep {
 	return cpuStep{Restart: restart}
 }
 
+// makePodLevelCPUInput returns a sequence with the gate PodLevelResourceManagers.
+func makePodLevelCPUInput(c *conformance.Choices) cpuInput {
+	in := makeCPUInput(c)
+	in.Config.Gates.PodLevel = true
+	for i := range in.Steps {
+		a := in.Steps[i].Admit
+		if a == nil {
+			continue
+		}
+		if a.Pod.PodLevel = c.OneIn(2); a.Pod.PodLevel {
+			a.setPodLevel(c)
+		}
+	}
+	return in
+}
+
+// setPodLevel sets the request of the pod, which is not below those of its containers, as an API server requires.
+func (a *cpuAdmission) setPodLevel(c *conformance.Choices) {
+	kept, peak := int64(0), int64(0)
+	for i := range a.Pod.Containers {
+		container := &a.Pod.Containers[i]
+		container.Guaranteed = container.Millis > 0 && !c.OneIn(4)
+		if container.Kind == device.Init {
+			peak = max(peak, kept+container.Millis)
+			continue
+		}
+		kept += container.Millis
+	}
+	a.Pod.Millis = max(peak, kept)
+	switch c.Int(4) {
+	case 1:
+		a.Pod.Millis = (a.Pod.Millis + 999) / 1000 * 1000
+	case 2:
+		a.Pod.Millis = (a.Pod.Millis+999)/1000*1000 + int64(c.Int(4))*1000
+	}
+}
+
 func makeCPUAdmission(c *conformance.Choices, in *cpuInput, number int) *cpuAdmission {
 	a := &cpuAdmission{Scope: conformance.Pick(c, "none", "container", "pod")}
-	a.Pod = cpus.Pod{UID: fmt.Sprint("pod", number), Guaranteed: !c.OneIn(6), PodLevel: c.OneIn(10)}
+	a.Pod = cpus.Pod{UID: fmt.Sprint("pod", number), Guaranteed: !c.OneIn(6), PodLevel: c.OneIn(10), Millis: 64000}
 	inits := c.Int(3)
 	for i := range inits + 1 + c.Int(2) {
 		container := cpus.Container{Name: fmt.Sprint("c", i), Millis: int64(1+c.Int(min(6, len(in.Machine.CPUs)))) * 1000}
@@ -183,12 +220,16 @@ func toCorePod(p *cpus.Pod) *corev1.Pod {
 		pod.Status.QOSClass = corev1.PodQOSGuaranteed
 	}
 	if p.PodLevel {
-		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}}
+		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(p.Millis, resource.DecimalSI)}}
 	}
 	for _, container := range p.Containers {
 		out := corev1.Container{Name: container.Name}
 		if container.Millis > 0 {
 			out.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(container.Millis, resource.DecimalSI)}
+		}
+		if container.Guaranteed {
+			out.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Mi")
+			out.Resources.Limits = out.Resources.Requests
 		}
 		switch container.Kind {
 		case device.Regular:

@@ -35,17 +35,39 @@ func TestExclusiveCPUs(t *testing.T) {
 	exclusiveCPUs.Run(t, flags.AtMost(flags.Inputs()/10))
 }
 
+// Pods with pod-level resources, with the gate PodLevelResourceManagers, have the same CPUs.
+func TestPodLevelCPUs(t *testing.T) {
+	setAlphaOptions(t)
+	setPodLevelGate(t)
+	podLevelCPUs.Run(t, flags.AtMost(flags.Inputs()/10))
+}
+
+func FuzzPodLevelCPUs(f *testing.F) {
+	setAlphaOptions(f)
+	setPodLevelGate(f)
+	fuzz(f, podLevelCPUs)
+}
+
 func FuzzExclusiveCPUs(f *testing.F) {
 	setAlphaOptions(f)
 	fuzz(f, exclusiveCPUs)
 }
 
 // setAlphaOptions enables the alpha options of the CPU manager in the kubelet's code.
-func setAlphaOptions(t testing.TB) {
-	require.NoError(t, utilfeature.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=true"))
-	t.Cleanup(func() {
-		require.NoError(t, utilfeature.DefaultMutableFeatureGate.Set("CPUManagerPolicyAlphaOptions=false"))
-	})
+func setAlphaOptions(t testing.TB) { openGate(t, "CPUManagerPolicyAlphaOptions") }
+
+// setPodLevelGate enables the gate of pods with pod-level resources in the kubelet's code.
+func setPodLevelGate(t testing.TB) { openGate(t, "PodLevelResourceManagers") }
+
+// openGate sets a feature gate of the kubelet's code, which is off by default, until the test ends.
+func openGate(t testing.TB, name string) {
+	require.NoError(t, utilfeature.DefaultMutableFeatureGate.Set(name+"=true"))
+	t.Cleanup(func() { require.NoError(t, utilfeature.DefaultMutableFeatureGate.Set(name+"=false")) })
+}
+
+// podLevelCPUs does not admit a pod again that has CPUs as a whole: the kubelet would allocate a second time.
+var podLevelCPUs = conformance.Comparison[cpuInput, []string]{
+	Make: makePodLevelCPUInput, Kubelet: exclusiveCPUs.Kubelet, Ours: exclusiveCPUs.Ours, Exceptions: exclusiveCPUs.Exceptions,
 }
 
 var exclusiveCPUs = conformance.Comparison[cpuInput, []string]{
@@ -100,6 +122,7 @@ type cpuSide interface {
 	start(machine *topology.Machine, config cpus.Config) error
 	hints(pod *cpus.Pod, i int) string // of container i, or of the pod if i is negative
 	reserve(pod *cpus.Pod, i int, affinity device.Mask) error
+	reservePod(pod *cpus.Pod, affinity device.Mask) error
 	remove(pod *cpus.Pod, i int)
 	describe() string
 }
@@ -113,7 +136,7 @@ func (in cpuInput) play(side cpuSide) (lines []string) {
 	for _, step := range in.Steps {
 		switch {
 		case step.Admit != nil:
-			lines = append(lines, step.Admit.play(side, "")...)
+			lines = append(lines, step.Admit.play(side, in.Config, "")...)
 			admitted = append(admitted, step.Admit)
 		case step.Remove > 0 && len(admitted) > 0:
 			at := (step.Remove - 1) % len(admitted)
@@ -131,7 +154,7 @@ func (in cpuInput) play(side cpuSide) (lines []string) {
 				return append(lines, "start: "+err.Error())
 			}
 			for _, a := range admitted {
-				lines = append(lines, a.play(side, "again ")...)
+				lines = append(lines, a.play(side, in.Config, "again ")...)
 			}
 		}
 		lines = append(lines, side.describe())
@@ -140,12 +163,26 @@ func (in cpuInput) play(side cpuSide) (lines []string) {
 }
 
 // play admits a pod. After an error, what its first containers have is removed, as when the pod has failed.
-func (a *cpuAdmission) play(side cpuSide, prefix string) (lines []string) {
+func (a *cpuAdmission) play(side cpuSide, config cpus.Config, prefix string) (lines []string) {
 	affinity := device.Mask(0)
+	isWhole, isAgain := config.Gates.PodLevel && a.Pod.PodLevel && a.Scope == "pod", prefix != ""
+	if isWhole && isAgain && !config.Kubelet.RefuseRunning {
+		return nil
+	}
 	if a.Scope == "pod" {
 		text := side.hints(&a.Pod, -1)
 		lines = append(lines, prefix+"hints: "+text)
 		affinity = pickHint(text, a.Picks[0])
+	}
+	if isWhole {
+		if isAgain {
+			return lines
+		}
+		if err := side.reservePod(&a.Pod, affinity); err != nil {
+			a.remove(side)
+			return append(lines, fmt.Sprintf("%s%s: %v", prefix, a.Pod.UID, err))
+		}
+		return lines
 	}
 	for i := range a.Pod.Containers {
 		if a.Scope == "container" {
@@ -274,7 +311,8 @@ func findCoreContainer(pod *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-func (k *kubeletCPUs) reserve(p *cpus.Pod, i int, affinity device.Mask) error {
+// setAffinity sets the merged hint.
+func (k *kubeletCPUs) setAffinity(affinity device.Mask) {
 	k.affinity = nil
 	if affinity != 0 {
 		mask, err := bitmask.NewBitMask(slices.Collect(affinity.Nodes())...)
@@ -283,12 +321,25 @@ func (k *kubeletCPUs) reserve(p *cpus.Pod, i int, affinity device.Mask) error {
 		}
 		k.affinity = &mask
 	}
+}
+
+func (k *kubeletCPUs) reserve(p *cpus.Pod, i int, affinity device.Mask) error {
+	k.setAffinity(affinity)
 	pod := toCorePod(p)
 	return k.allocate(pod, findCoreContainer(pod, p.Containers[i].Name))
 }
 
+func (k *kubeletCPUs) reservePod(p *cpus.Pod, affinity device.Mask) error {
+	k.setAffinity(affinity)
+	return k.finishAllocation(k.policy.AllocatePod(klog.Logger{}, k.state, toCorePod(p), lifecycle.AddOperation))
+}
+
 func (k *kubeletCPUs) allocate(pod *corev1.Pod, container *corev1.Container) error {
-	err := k.policy.Allocate(klog.Logger{}, k.state, pod, container, lifecycle.AddOperation)
+	return k.finishAllocation(k.policy.Allocate(klog.Logger{}, k.state, pod, container, lifecycle.AddOperation))
+}
+
+// finishAllocation returns the refusal for the error of an allocation.
+func (k *kubeletCPUs) finishAllocation(err error) error {
 	if err == nil {
 		k.emptied = k.emptied || k.state.GetDefaultCPUSet().IsEmpty()
 		return nil
@@ -310,6 +361,12 @@ func (k *kubeletCPUs) describe() string {
 		for name, set := range containers {
 			assigned[uid][name] = set.String()
 		}
+	}
+	for uid, entry := range k.state.GetPodCPUAssignments() {
+		if assigned[uid] == nil {
+			assigned[uid] = map[string]string{}
+		}
+		assigned[uid][cpus.WholePod] = entry.CPUSet.String()
 	}
 	k.emptied = k.emptied || k.state.GetDefaultCPUSet().IsEmpty()
 	return fmt.Sprintf("allocatable: %s, %v, shared: %s", k.policy.GetAllocatableCPUs(k.state), assigned, k.state.GetDefaultCPUSet())
@@ -347,6 +404,11 @@ func (o *ourCPUs) hints(pod *cpus.Pod, i int) string {
 
 func (o *ourCPUs) reserve(pod *cpus.Pod, i int, affinity device.Mask) (err error) {
 	o.state, err = o.policy.ReserveContainer(o.state, pod, i, affinity)
+	return err
+}
+
+func (o *ourCPUs) reservePod(pod *cpus.Pod, affinity device.Mask) (err error) {
+	o.state, err = o.policy.ReservePod(o.state, pod, affinity)
 	return err
 }
 

@@ -5,6 +5,8 @@ package conformance_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -32,6 +34,7 @@ type numaInput struct {
 	Machine  topology.Machine
 	Reserved []map[string]uint64 // MiB by node and type
 	PodScope bool
+	PodLevel bool // the gate PodLevelResourceManagers is on
 	Kubelet  numa.Kubelet
 	Pods     []numa.Pod
 	Ops      []numaOp
@@ -105,6 +108,49 @@ func makeNUMAInput(c *conformance.Choices) numaInput {
 	return in
 }
 
+// makePodLevelNUMAInput returns a sequence with the gate PodLevelResourceManagers, most under the topology scope "pod".
+func makePodLevelNUMAInput(c *conformance.Choices) numaInput {
+	in := makeNUMAInput(c)
+	in.PodLevel, in.PodScope = true, in.PodScope || !c.OneIn(4)
+	for i := range in.Pods {
+		if pod := &in.Pods[i]; !c.OneIn(3) || pod.PodLevel {
+			setPodLevelMemory(c, pod)
+		}
+	}
+	return in
+}
+
+// setPodLevelMemory sets the requests of a pod, which are not below those of its containers, as an API server requires.
+func setPodLevelMemory(c *conformance.Choices, pod *numa.Pod) {
+	pod.PodLevel, pod.Requests = true, map[string]uint64{}
+	kept := map[string]uint64{}
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		container.Guaranteed = container.Requests[numa.Memory] > 0 && !c.OneIn(4)
+		for _, name := range slices.Sorted(maps.Keys(container.Requests)) {
+			size := container.Requests[name]
+			pod.Requests[name] = max(pod.Requests[name], kept[name]+size)
+			if container.Kind != device.Init {
+				kept[name] += size
+			}
+		}
+	}
+	pod.Requests[numa.Memory] += uint64(c.Int(4)) * numaMiB
+	if pod.Requests[numa.Memory] == 0 { // of a Guaranteed pod it is not
+		pod.Requests[numa.Memory] = numaMiB
+	}
+	if c.OneIn(2) {
+		delete(pod.Requests, "hugepages-64Ki") // rare: another type for the pool
+	}
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		if _, ok := pod.Requests[name]; !ok {
+			for i := range pod.Containers {
+				delete(pod.Containers[i].Requests, name)
+			}
+		}
+	}
+}
+
 func (in *numaInput) makeAffinity(c *conformance.Choices) (a numaAffinity) {
 	a.Policy = device.Policy(c.Int(4))
 	if c.OneIn(3) {
@@ -159,7 +205,7 @@ func (in *numaInput) machine(changed int) *topology.Machine {
 
 // config returns the configuration for ours.
 func (in *numaInput) config() numa.Config {
-	config := numa.Config{Policy: numa.PolicyStatic, Kubelet: in.Kubelet, SystemReserved: map[string]resource.Quantity{}}
+	config := numa.Config{Policy: numa.PolicyStatic, PodLevel: in.PodLevel, Kubelet: in.Kubelet, SystemReserved: map[string]resource.Quantity{}}
 	for i, reserved := range in.Reserved {
 		limits := map[string]resource.Quantity{}
 		for name, size := range reserved {
@@ -197,6 +243,7 @@ type numaSide interface {
 	hints(pod *numa.Pod, i int) [][]device.Hint
 	podHints(pod *numa.Pod) [][]device.Hint
 	reserve(pod *numa.Pod, i int, affinity device.Hint) error
+	reservePod(pod *numa.Pod, affinity device.Hint) error
 	start(pod *numa.Pod, i int)
 	remove(pod *numa.Pod, containers []numa.Container)
 	restart(changed int) error
@@ -239,7 +286,7 @@ func (in *numaInput) play(side numaSide) (steps []numaStep) {
 				pod.Containers = append(append([]numa.Container(nil), pod.Containers[:at]...), pod.Containers[at+1:]...)
 			}
 		default:
-			if op.Op == numaCrash && !active[op.Pod] {
+			if op.Op == numaCrash && !active[op.Pod] && !in.isWhole(&admitted) {
 				*pod = admitted
 				active[op.Pod] = in.admit(side, pod, op, &step, len(pod.Containers)-1)
 			}
@@ -248,7 +295,7 @@ func (in *numaInput) play(side numaSide) (steps []numaStep) {
 				return append(steps, step)
 			}
 			for i := range pods {
-				if active[i] {
+				if active[i] && !in.isWhole(&pods[i]) { // the kubelet would allocate a second time
 					active[i] = in.admit(side, &pods[i], op, &step, len(pods[i].Containers))
 				}
 			}
@@ -259,12 +306,28 @@ func (in *numaInput) play(side numaSide) (steps []numaStep) {
 	return steps
 }
 
+// isWhole reports whether the memory of a pod is reserved as a whole.
+func (in *numaInput) isWhole(pod *numa.Pod) bool { return in.PodLevel && in.PodScope && pod.PodLevel }
+
 // admit admits the first containers of a pod. A pod that is refused loses its memory.
 func (in *numaInput) admit(side numaSide, pod *numa.Pod, op numaOp, step *numaStep, containers int) bool {
 	var hints [][]device.Hint
 	if in.PodScope {
 		hints = side.podHints(pod)
 		step.Text = append(step.Text, fmt.Sprint(pod.UID, " ", hints))
+	}
+	if in.isWhole(pod) {
+		affinity, admitted := in.choose(op.Affinities[0], hints)
+		var err error
+		if admitted {
+			err = side.reservePod(pod, affinity)
+		}
+		if err != nil || !admitted {
+			step.Text = append(step.Text, fmt.Sprint("refused: ", err))
+			side.remove(pod, pod.Containers)
+			return false
+		}
+		return true
 	}
 	for i := range containers {
 		a := op.Affinities[i%len(op.Affinities)]

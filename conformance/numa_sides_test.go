@@ -6,8 +6,10 @@ package conformance_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/kubelet/cm/admission"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
@@ -51,6 +54,24 @@ func (o *ourMemory) reserve(pod *numa.Pod, i int, affinity device.Hint) (err err
 	o.state, err = o.policy.Reserve(o.state, pod, i, affinity)
 	o.mixed = o.mixed || isMixed(o.blocks())
 	return err
+}
+
+func (o *ourMemory) reservePod(pod *numa.Pod, affinity device.Hint) (err error) {
+	o.state, err = o.policy.ReservePod(o.state, pod, affinity)
+	o.mixed = o.mixed || isMixed(o.blocks())
+	if refusal, ok := errors.AsType[*numa.Refusal](err); ok {
+		return errors.New(refusal.Reason + ": " + hideType(refusal.Message))
+	}
+	return err
+}
+
+// hideType returns the text of a refusal without the type of memory: of several, the kubelet names any.
+func hideType(text string) string {
+	for _, name := range []string{"memory", "hugepages-2Mi", "hugepages-64Ki", "hugepages-1Gi"} {
+		text = strings.Replace(text, "no "+name+" available", "no RES available", 1)
+		text = strings.Replace(text, "container "+name+" requests", "container RES requests", 1)
+	}
+	return text
 }
 
 func (o *ourMemory) start(pod *numa.Pod, i int) { o.state = o.policy.Start(o.state, pod, i) }
@@ -155,12 +176,22 @@ func kubeletMemoryPod(pod *numa.Pod) *corev1.Pod {
 		out.Status.QOSClass = corev1.PodQOSGuaranteed
 	}
 	if pod.PodLevel {
-		out.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}}
+		out.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{}}
+		for name, size := range pod.Requests {
+			out.Spec.Resources.Requests[corev1.ResourceName(name)] = *resource.NewQuantity(int64(size), resource.BinarySI)
+		}
+		if len(pod.Requests) == 0 {
+			out.Spec.Resources.Requests[corev1.ResourceMemory] = resource.MustParse("1Gi")
+		}
 	}
 	for _, c := range pod.Containers {
 		container := corev1.Container{Name: c.Name, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}}}
 		for name, size := range c.Requests {
 			container.Resources.Requests[corev1.ResourceName(name)] = *resource.NewQuantity(int64(size), resource.BinarySI)
+		}
+		if c.Guaranteed {
+			container.Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1")
+			container.Resources.Limits = container.Resources.Requests
 		}
 		switch c.Kind {
 		case device.Regular:
@@ -210,6 +241,19 @@ func (k *kubeletMemory) reserve(pod *numa.Pod, i int, affinity device.Hint) erro
 	return k.policy.Allocate(context.Background(), k.state, p, containerOf(p, i), lifecycle.AddOperation)
 }
 
+func (k *kubeletMemory) reservePod(pod *numa.Pod, affinity device.Hint) error {
+	k.affinity = kubeletHint(affinity)
+	err := k.policy.AllocatePod(klog.Logger{}, k.state, kubeletMemoryPod(pod), lifecycle.AddOperation)
+	var shares *admission.EmptyPodSharedPoolError
+	switch {
+	case errors.As(err, &shares):
+		return errors.New(shares.Type() + ": " + hideType(shares.Error()))
+	case err != nil:
+		return errors.New(admission.ErrorReasonUnexpected + ": " + hideType(err.Error()))
+	}
+	return nil
+}
+
 // start frees the init containers before container i, as AddContainer of the memory manager does.
 func (k *kubeletMemory) start(pod *numa.Pod, i int) {
 	for _, c := range pod.Containers[:i] {
@@ -230,6 +274,9 @@ func (k *kubeletMemory) restart(changed int) error {
 	k.state = state.NewMemoryState(klog.Logger{})
 	k.state.SetMachineState(previous.GetMachineState())
 	k.state.SetMemoryAssignments(previous.GetMemoryAssignments())
+	if k.in.PodLevel {
+		k.state.SetPodMemoryAssignments(previous.GetPodMemoryAssignments())
+	}
 	return k.startPolicy(k.in.machine(changed))
 }
 
@@ -253,7 +300,15 @@ func ourNodes(machine state.NUMANodeMap) (nodes []numa.Node) {
 }
 
 func (k *kubeletMemory) blocks() map[string]map[string][]numa.Block {
-	return ourBlocks(k.state.GetMemoryAssignments())
+	all := ourBlocks(k.state.GetMemoryAssignments())
+	for uid, entry := range k.state.GetPodMemoryAssignments() {
+		whole := ourBlocks(state.ContainerMemoryAssignments{uid: {numa.WholePod: entry.MemoryBlocks}})
+		if all[uid] == nil {
+			all[uid] = map[string][]numa.Block{}
+		}
+		all[uid][numa.WholePod] = whole[uid][numa.WholePod]
+	}
+	return all
 }
 
 // ourBlocks converts the blocks of the kubelet, sorted by type.

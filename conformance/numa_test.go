@@ -26,6 +26,26 @@ func TestNUMAMemory(t *testing.T) {
 	numaMemory.Run(t, limit)
 }
 
+// Pods with pod-level resources, with the gate PodLevelResourceManagers, have the same memory.
+func TestPodLevelMemory(t *testing.T) {
+	setPodLevelGate(t)
+	limit := flags.AtMost(20_000)
+	if *everyNUMA {
+		limit = flags
+	}
+	podLevelMemory.Run(t, limit)
+}
+
+func FuzzPodLevelMemory(f *testing.F) {
+	setPodLevelGate(f)
+	fuzz(f, podLevelMemory)
+}
+
+// podLevelMemory does not admit a pod again that has memory as a whole: the kubelet would allocate a second time.
+var podLevelMemory = conformance.Comparison[numaInput, []numaStep]{
+	Make: makePodLevelNUMAInput, Kubelet: numaMemory.Kubelet, Ours: numaMemory.Ours, Exceptions: numaMemory.Exceptions,
+}
+
 func FuzzNUMAMemory(f *testing.F) { fuzz(f, numaMemory) }
 
 // numaMemory compares hints, nodes, blocks and errors of sequences of admissions, starts of containers, removals and restarts.

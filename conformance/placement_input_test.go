@@ -17,6 +17,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/topology"
 	"github.com/seed81659283/nodeagent/conformance"
 	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/qos"
 )
 
 // placementInput is a node with devices, exclusive CPUs and memory on NUMA nodes, and what happens on it.
@@ -54,11 +55,19 @@ type placementRestart struct {
 	Late bool // the plugins connect after the pods are admitted again
 }
 
-func makePlacementInput(c *conformance.Choices) placementInput {
+func makePlacementInput(c *conformance.Choices) placementInput { return makePlacement(c, false) }
+
+// makePodLevelPlacementInput returns an input with the gate PodLevelResourceManagers.
+func makePodLevelPlacementInput(c *conformance.Choices) placementInput {
+	return makePlacement(c, true)
+}
+
+func makePlacement(c *conformance.Choices, podLevel bool) placementInput {
 	var in placementInput
-	in.CPUs = cpus.Config{Gates: cpus.Gates{AlphaOptions: true}, Kubelet: cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true}}
+	in.CPUs = cpus.Config{Gates: cpus.Gates{AlphaOptions: true, PodLevel: podLevel}, Kubelet: cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true}}
 	in.Machine = makePlacementMachine(c)
 	in.makeTopology(c)
+	in.Topology.PodLevel = podLevel
 	if in.CPUs.Policy = conformance.Pick(c, cpus.PolicyStatic, cpus.PolicyStatic, cpus.PolicyStatic, cpus.PolicyNone); in.CPUs.Policy == cpus.PolicyStatic {
 		in.CPUs.Options = makeCPUOptions(c)
 		if in.CPUs.Options["align-by-socket"] != "" && in.Topology.Policy == device.SingleNUMANode {
@@ -67,7 +76,7 @@ func makePlacementInput(c *conformance.Choices) placementInput {
 		reserveCPUs(c, &in.Machine, &in.CPUs)
 	}
 	in.CPUs.Topology = in.Topology.Policy
-	in.Memory = numa.Config{Policy: conformance.Pick(c, numa.PolicyStatic, numa.PolicyStatic, numa.PolicyStatic, numa.PolicyNone), Kubelet: numa.Kubelet{FreeInit: true, RefuseChanged: true}}
+	in.Memory = numa.Config{Policy: conformance.Pick(c, numa.PolicyStatic, numa.PolicyStatic, numa.PolicyStatic, numa.PolicyNone), PodLevel: podLevel, Kubelet: numa.Kubelet{FreeInit: true, RefuseChanged: true}}
 	in.reserveMemory(c)
 	for range c.Int(3) {
 		in.Devices = append(in.Devices, in.makeDevices(c))
@@ -186,7 +195,7 @@ func (in *placementInput) makeStep(c *conformance.Choices, number int) placement
 			}
 		}
 		return placementStep{List: &placementList{Resource: at, Devices: list}}
-	case kind == 15 && c.OneIn(2):
+	case kind == 15 && c.OneIn(2) && !(in.Topology.PodLevel && in.Topology.PodScope): // the kubelet would allocate a second time
 		return placementStep{Restart: &placementRestart{Late: c.OneIn(4)}}
 	}
 	return placementStep{Remove: 1}
@@ -223,7 +232,10 @@ func (in *placementInput) makePod(c *conformance.Choices, number int) *placement
 			pod.Spec.Containers = append(pod.Spec.Containers, container)
 		}
 	}
-	if c.OneIn(16) {
+	switch {
+	case in.Topology.PodLevel && c.OneIn(2):
+		in.setPodLevel(c, pod, guaranteed)
+	case !in.Topology.PodLevel && c.OneIn(16):
 		pod.Spec.Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("1Gi")}}
 		if guaranteed {
 			pod.Spec.Resources.Limits = pod.Spec.Resources.Requests.DeepCopy()
@@ -234,6 +246,43 @@ func (in *placementInput) makePod(c *conformance.Choices, number int) *placement
 		p.Started = c.Int(p.Started + 1)
 	}
 	return p
+}
+
+// setPodLevel sets the pod-level resources of a pod, which are not below those of its containers. Some containers have a limit above their request. Under the
+// topology scope "pod", the pod has no devices: the kubelet allocates them when its containers start.
+func (in *placementInput) setPodLevel(c *conformance.Choices, pod *corev1.Pod, guaranteed bool) {
+	for _, container := range containersOf(pod) {
+		if container.Resources.Requests == nil {
+			container.Resources.Requests = corev1.ResourceList{}
+		}
+		for _, name := range deviceResources {
+			if in.Topology.PodScope && in.Topology.Policy != device.None {
+				delete(container.Resources.Requests, corev1.ResourceName(name))
+				delete(container.Resources.Limits, corev1.ResourceName(name))
+			}
+		}
+		if c.OneIn(3) && container.Resources.Limits != nil {
+			delete(container.Resources.Limits, conformance.Pick(c, corev1.ResourceCPU, corev1.ResourceMemory))
+		}
+	}
+	total := qos.Requests(pod, qos.Options{})
+	requests := corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, "hugepages-2Mi"} {
+		q := total[name]
+		if name == corev1.ResourceCPU && !c.OneIn(4) {
+			q = *resource.NewQuantity(q.Value()+int64(c.Int(3)), resource.DecimalSI)
+		}
+		if name == corev1.ResourceMemory {
+			q.Add(*resource.NewQuantity(int64(1+c.Int(3))*numaMiB, resource.BinarySI))
+		}
+		if !q.IsZero() {
+			requests[name] = q
+		}
+	}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: requests}
+	if guaranteed {
+		pod.Spec.Resources.Limits = requests.DeepCopy()
+	}
 }
 
 // makeResources returns the resources of a container of a Guaranteed pod, or of another pod.
@@ -247,7 +296,7 @@ func (in *placementInput) makeResources(c *conformance.Choices, guaranteed bool)
 		millis = int64(1+c.Int(len(in.Machine.CPUs)+1)) * 1000
 	}
 	memory := int64(1+c.Int(10)) * numaMiB
-	switch c.Int(8) {
+	switch c.Int(6) {
 	case 1:
 		memory += int64(c.Int(24)) * numaMiB
 	case 2:

@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/devicemanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager"
 	memorystate "k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	cmqos "k8s.io/kubernetes/pkg/kubelet/cm/qos"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 
 	"github.com/seed81659283/nodeagent/cgroups/cpus"
@@ -47,6 +48,7 @@ type placementSide interface {
 	remove(pod *corev1.Pod)       // the pod is refused or over
 	launch(pod *corev1.Pod, container *corev1.Container) containerPlace
 	place(pod *corev1.Pod, container *corev1.Container) containerPlace
+	placePod(pod *corev1.Pod) containerPlace // of a pod whose containers divide what it has
 	shared() string
 	stop()
 }
@@ -185,7 +187,7 @@ func (k *kubeletPlacement) admit(pod *corev1.Pod) string {
 	if reason == "" {
 		return ""
 	}
-	return reason + ": " + message
+	return reason + ": " + hideType(message)
 }
 
 func (k *kubeletPlacement) remove(pod *corev1.Pod) {
@@ -219,11 +221,23 @@ func (k *kubeletPlacement) launch(pod *corev1.Pod, container *corev1.Container) 
 func (k *kubeletPlacement) place(pod *corev1.Pod, container *corev1.Container) containerPlace {
 	uid := string(pod.UID)
 	blocks := ourBlocks(memorystate.ContainerMemoryAssignments{uid: {container.Name: k.memory.GetMemory(klog.Logger{}, uid, container.Name)}})[uid][container.Name]
-	place := containerPlace{cpus: k.cpus.GetExclusiveCPUs(uid, container.Name).String(), memory: fmt.Sprint(blocks)}
+	place := containerPlace{memory: "[]"} // as the podresources API reports: see GetCPUs and GetMemory of the kubelet's container manager
+	if k.cpus.GetResourceIsolationLevel(pod, container) == cmqos.ResourceIsolationContainer {
+		place.cpus = k.cpus.GetExclusiveCPUs(uid, container.Name).String()
+	}
+	if k.memory.GetResourceIsolationLevel(pod, container) == cmqos.ResourceIsolationContainer {
+		place.memory = fmt.Sprint(blocks)
+	}
 	for name, ids := range k.devices.Devices(uid, container.Name) { // of one resource
 		place.devices += name + "=" + strings.Join(ids, ",")
 	}
 	return place
+}
+
+func (k *kubeletPlacement) placePod(pod *corev1.Pod) containerPlace {
+	uid := string(pod.UID)
+	blocks := ourBlocks(memorystate.ContainerMemoryAssignments{uid: {"": k.memory.GetPodMemory(uid)}})[uid][""]
+	return containerPlace{cpus: k.cpus.GetPodCPUs(uid).String(), memory: fmt.Sprint(blocks)}
 }
 
 func (k *kubeletPlacement) shared() string { return k.cpus.GetCPUAffinity("", "").String() }
@@ -315,7 +329,7 @@ func (o *ourPlacement) admit(pod *corev1.Pod) string {
 	rejection, ok := errors.AsType[*podstatus.Rejection](err)
 	switch {
 	case ok:
-		return rejection.Reason + ": " + rejection.Message
+		return rejection.Reason + ": " + hideType(rejection.Message)
 	case err != nil:
 		return err.Error()
 	}
@@ -357,6 +371,14 @@ func (o *ourPlacement) place(pod *corev1.Pod, container *corev1.Container) conta
 		place.devices += name + "=" + strings.Join(ids, ",")
 	}
 	return place
+}
+
+func (o *ourPlacement) placePod(pod *corev1.Pod) containerPlace {
+	var set topology.CPUSet
+	for _, id := range o.placed.PodCPUs(string(pod.UID)) {
+		set.Add(int(id))
+	}
+	return containerPlace{cpus: set.String(), memory: fmt.Sprint(o.placed.PodMemory(string(pod.UID)))}
 }
 
 // shared returns the CPUs of a container that has no CPUs of its own.

@@ -23,6 +23,23 @@ func TestPlacement(t *testing.T) {
 	placements.Run(t, flags.AtMost(flags.Inputs()/10))
 }
 
+// The same with the gate PodLevelResourceManagers: pods with pod-level resources divide their CPUs and memory among their containers.
+func TestPodLevelPlacement(t *testing.T) {
+	setAlphaOptions(t)
+	setPodLevelGate(t)
+	podLevelPlacements.Run(t, flags.AtMost(flags.Inputs()/10))
+}
+
+func FuzzPodLevelPlacement(f *testing.F) {
+	setAlphaOptions(f)
+	setPodLevelGate(f)
+	fuzz(f, podLevelPlacements)
+}
+
+var podLevelPlacements = conformance.Comparison[placementInput, []string]{
+	Make: makePodLevelPlacementInput, Kubelet: placements.Kubelet, Ours: placements.Ours, Exceptions: placements.Exceptions,
+}
+
 func FuzzPlacement(f *testing.F) {
 	setAlphaOptions(f)
 	fuzz(f, placements)
@@ -158,6 +175,7 @@ func (p *placementPlay) running() (list [][2]string) {
 func (p *placementPlay) describe() {
 	p.note("shared: %s", p.side.shared())
 	for _, pod := range p.pods {
+		p.note("%s: %v", pod.Pod.UID, p.side.placePod(pod.Pod))
 		for _, c := range containersOf(pod.Pod) {
 			p.note("%s %s: %v", pod.Pod.UID, c.Name, p.side.place(pod.Pod, c))
 		}

@@ -23,7 +23,6 @@ type results struct {
 	actions map[string]string   // last action of each test: pass, fail or skip
 	output  map[string][]string // of each test
 	calls   []string            // how often the tests called each function of nodeagent
-	lacks   map[string]bool     // the test also ran functions of the kubelet for a feature gate that nodeagent does not implement
 	errors  []string            // of the package: it does not compile, or has ended early
 }
 
@@ -45,7 +44,7 @@ func runTests(lab, overlay, name, run string) (*results, error) {
 
 // parseResults parses the output of go test -json.
 func parseResults(r io.Reader) (*results, error) {
-	res := &results{actions: map[string]string{}, output: map[string][]string{}, lacks: map[string]bool{}}
+	res := &results{actions: map[string]string{}, output: map[string][]string{}}
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<24)
 	var packageOutput []string
@@ -56,9 +55,6 @@ func parseResults(r io.Reader) (*results, error) {
 		}
 		switch event.Action {
 		case "output", "build-output":
-			if strings.HasPrefix(event.Output, "nodeagent lacks: ") {
-				res.lacks[event.Test] = true
-			}
 			if call, ok := strings.CutPrefix(event.Output, "nodeagent: "); ok {
 				res.calls = append(res.calls, strings.TrimSpace(call))
 			} else if event.Test != "" {
@@ -125,9 +121,6 @@ func (r *results) print(w io.Writer, name string, exceptions map[string]string, 
 	leaves := r.leaves()
 	for _, test := range slices.Sorted(maps.Keys(leaves)) {
 		counts[leaves[test]]++
-		if r.lacks[test] && leaves[test] == "pass" {
-			counts["lacks"]++
-		}
 		if leaves[test] != "fail" {
 			continue
 		}
@@ -138,9 +131,6 @@ func (r *results) print(w io.Writer, name string, exceptions map[string]string, 
 		}
 	}
 	fmt.Fprintf(w, "%s: %d tests, %d pass, %d fail, %d skipped\n", name, len(leaves), counts["pass"], counts["fail"], counts["skip"])
-	if counts["lacks"] > 0 {
-		fmt.Fprintf(w, "  %d of those that pass also ran functions of the kubelet for a feature gate that nodeagent does not implement\n", counts["lacks"])
-	}
 	for _, call := range r.calls {
 		fmt.Fprintf(w, "  calls of %s\n", call)
 	}

@@ -14,6 +14,7 @@ import (
 	v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	kubelettopology "k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
+	cmqos "k8s.io/kubernetes/pkg/kubelet/cm/qos"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 	"k8s.io/utils/cpuset"
@@ -66,8 +67,13 @@ func unitPod(pod *v1.Pod) *cpus.Pod {
 	out := &cpus.Pod{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Guaranteed: v1qos.GetPodQOS(pod) == v1.PodQOSGuaranteed, PodLevel: resourcehelper.IsPodLevelResourcesSet(pod),
 	}
+	if out.PodLevel {
+		out.Millis = pod.Spec.Resources.Requests.Cpu().MilliValue()
+	}
 	add := func(c *v1.Container, kind device.ContainerKind) {
-		out.Containers = append(out.Containers, cpus.Container{Name: c.Name, Kind: kind, Millis: c.Resources.Requests.Cpu().MilliValue()})
+		out.Containers = append(out.Containers, cpus.Container{
+			Name: c.Name, Kind: kind, Millis: c.Resources.Requests.Cpu().MilliValue(), Guaranteed: cmqos.IsContainerEquivalentQOSGuaranteed(c),
+		})
 	}
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
@@ -90,7 +96,9 @@ func unitContainer(pod *cpus.Pod, c *v1.Container) int {
 			return i
 		}
 	}
-	pod.Containers = append(pod.Containers, cpus.Container{Name: c.Name, Millis: c.Resources.Requests.Cpu().MilliValue()})
+	pod.Containers = append(pod.Containers, cpus.Container{
+		Name: c.Name, Millis: c.Resources.Requests.Cpu().MilliValue(), Guaranteed: cmqos.IsContainerEquivalentQOSGuaranteed(c),
+	})
 	return len(pod.Containers) - 1
 }
 
@@ -103,6 +111,12 @@ func unitState(s state.State) cpus.State {
 			out.Assigned[uid][name] = unitSet(set)
 		}
 	}
+	for uid, entry := range s.GetPodCPUAssignments() {
+		if out.Assigned[uid] == nil {
+			out.Assigned[uid] = map[string]topology.CPUSet{}
+		}
+		out.Assigned[uid][cpus.WholePod] = unitSet(entry.CPUSet)
+	}
 	return out
 }
 
@@ -110,14 +124,24 @@ func unitState(s state.State) cpus.State {
 func unitStore(s state.State, before, after cpus.State) {
 	for uid, containers := range before.Assigned {
 		for name := range containers {
-			if _, ok := after.Assigned[uid][name]; !ok {
+			_, ok := after.Assigned[uid][name]
+			switch {
+			case ok:
+			case name == cpus.WholePod:
+				s.DeletePod(uid)
+			default:
 				s.Delete(uid, name)
 			}
 		}
 	}
 	for uid, containers := range after.Assigned {
 		for name, set := range containers {
-			if old, ok := before.Assigned[uid][name]; !ok || old != set {
+			old, ok := before.Assigned[uid][name]
+			switch {
+			case ok && old == set:
+			case name == cpus.WholePod:
+				s.SetPodCPUSet(uid, unitKubeletSet(set))
+			default:
 				s.SetCPUSet(uid, name, unitKubeletSet(set))
 			}
 		}

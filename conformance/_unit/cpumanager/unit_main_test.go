@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 		{"cpus.NewPolicy", &unitNews},
 		{"cpus.Policy.Restore", &unitRestores},
 		{"cpus.Policy.ReserveContainer", &unitReserves},
+		{"cpus.Policy.ReservePod", &unitPodReserves},
 		{"cpus.Policy.Retain", &unitRetains},
 		{"cpus.Policy.Hints", &unitHintCalls},
 		{"cpus.Policy.PodHints", &unitPodHintCalls},

@@ -16,6 +16,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/cm/admission"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/cpumanager/topology"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
@@ -29,12 +30,13 @@ import (
 )
 
 // The numbers of calls of cpus.Policy and cpus.Pod.
-var unitNews, unitRestores, unitReserves, unitRetains, unitHintCalls, unitPodHintCalls, unitCounts atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
+var unitNews, unitRestores, unitReserves, unitPodReserves, unitRetains, unitHintCalls, unitPodHintCalls, unitCounts atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
 
 // unitConfig returns the configuration of a policy with exactly the behaviour of the kubelet.
 func unitConfig(p *staticPolicy) cpus.Config {
 	return cpus.Config{
-		Policy: cpus.PolicyStatic, Options: unitPolicyOptions(p.options), Topology: unitTopologyPolicy(p.affinity), Gates: cpus.Gates{AlphaOptions: true},
+		Policy: cpus.PolicyStatic, Options: unitPolicyOptions(p.options), Topology: unitTopologyPolicy(p.affinity),
+		Gates:        cpus.Gates{AlphaOptions: true, PodLevel: utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)},
 		ReservedCPUs: unitSet(p.reservedCPUs), Kubelet: cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true},
 	}
 }
@@ -85,20 +87,7 @@ func NewStaticPolicy(logger klog.Logger, topology *topology.CPUTopology, numRese
 // unitAllows reports whether the gate of an option is on.
 func unitAllows(option string) bool { return CheckPolicyOptionAvailable(option) == nil }
 
-// unitLacks reports whether a pod needs the gate PodLevelResourceManagers, which is off by default. Our policy does not implement it, and the kubelet's
-// function runs. The runner counts the tests with the printed line.
-func unitLacks(isPodLevel bool) bool {
-	isPodLevel = isPodLevel && utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)
-	if isPodLevel {
-		fmt.Print("\nnodeagent lacks: PodLevelResourceManagers\n")
-	}
-	return isPodLevel
-}
-
 func (p *staticPolicy) Start(logger klog.Logger, s state.State) error {
-	if unitLacks(len(s.GetPodCPUAssignments()) > 0) {
-		return p.kubeletStart(logger, s)
-	}
 	unitRestores.Add(1)
 	before := unitState(s)
 	after, _, err := unitPolicy(p).Restore(before)
@@ -111,13 +100,29 @@ func (p *staticPolicy) Start(logger klog.Logger, s state.State) error {
 }
 
 func (p *staticPolicy) Allocate(logger klog.Logger, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) error {
-	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
+	if operation != lifecycle.AddOperation {
 		return p.kubeletAllocate(logger, s, pod, container, operation)
 	}
 	unitReserves.Add(1)
 	before, ours := unitState(s), unitPod(pod)
 	affinity := p.affinity.GetAffinity(logger, string(pod.UID), container.Name)
 	after, err := unitPolicy(p).ReserveContainer(before, ours, unitContainer(ours, container), unitAffinity(affinity.NUMANodeAffinity))
+	if err != nil {
+		return unitError(err)
+	}
+	unitStore(s, before, after)
+	return nil
+}
+
+// AllocatePod reserves the CPUs of a pod that has none: a pod with CPUs keeps these, and the kubelet allocates again.
+func (p *staticPolicy) AllocatePod(logger klog.Logger, s state.State, pod *v1.Pod, operation lifecycle.Operation) error {
+	if operation != lifecycle.AddOperation {
+		return p.kubeletAllocatePod(logger, s, pod, operation)
+	}
+	unitPodReserves.Add(1)
+	before, ours := unitState(s), unitPod(pod)
+	affinity := p.affinity.GetAffinity(logger, string(pod.UID), ours.Containers[0].Name)
+	after, err := unitPolicy(p).ReservePod(before, ours, unitAffinity(affinity.NUMANodeAffinity))
 	if err != nil {
 		return unitError(err)
 	}
@@ -143,9 +148,6 @@ func (p *staticPolicy) allocateCPUs(logger klog.Logger, s state.State, numCPUs i
 
 // RemoveContainer removes a container on the machine that has the CPUs of the state: some tests of the kubelet have states that lack a CPU.
 func (p *staticPolicy) RemoveContainer(logger klog.Logger, s state.State, podUID string, containerName string) error {
-	if _, isPodLevel := s.GetPodCPUSet(podUID); unitLacks(isPodLevel) {
-		return p.kubeletRemoveContainer(logger, s, podUID, containerName)
-	}
 	unitRetains.Add(1)
 	before, machine := unitState(s), unitMachine(p.topology)
 	known := before.Shared.Union(unitSet(p.reservedCPUs))
@@ -161,7 +163,7 @@ func (p *staticPolicy) RemoveContainer(logger klog.Logger, s state.State, podUID
 }
 
 func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
+	if operation != lifecycle.AddOperation {
 		return p.kubeletGetTopologyHints(logger, s, pod, container, operation)
 	}
 	unitHintCalls.Add(1)
@@ -170,7 +172,7 @@ func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *
 }
 
 func (p *staticPolicy) GetPodTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
+	if operation != lifecycle.AddOperation {
 		return p.kubeletGetPodTopologyHints(logger, s, pod, operation)
 	}
 	unitPodHintCalls.Add(1)
@@ -178,20 +180,25 @@ func (p *staticPolicy) GetPodTopologyHints(logger klog.Logger, s state.State, po
 }
 
 func (p *staticPolicy) guaranteedCPUs(logger klog.Logger, pod *v1.Pod, container *v1.Container) int {
-	if resourcehelper.IsPodLevelResourcesSet(pod) {
+	if unitIsUngated(pod) {
 		return p.kubeletGuaranteedCPUs(logger, pod, container)
 	}
 	unitCounts.Add(1)
 	ours := unitPod(pod)
-	return ours.UnitCount(unitContainer(ours, container))
+	return unitPolicy(p).UnitCount(ours, unitContainer(ours, container))
 }
 
 func (p *staticPolicy) podGuaranteedCPUs(logger klog.Logger, pod *v1.Pod) int {
-	if resourcehelper.IsPodLevelResourcesSet(pod) {
+	if unitIsUngated(pod) {
 		return p.kubeletPodGuaranteedCPUs(logger, pod)
 	}
 	unitCounts.Add(1)
-	return unitPod(pod).UnitPeak()
+	return unitPolicy(p).UnitPeak(unitPod(pod))
+}
+
+// unitIsUngated reports whether a pod has pod-level resources, and their gate is off. The kubelet counts its CPUs, and then gives it none.
+func unitIsUngated(pod *v1.Pod) bool {
+	return resourcehelper.IsPodLevelResourcesSet(pod) && !utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)
 }
 
 // unitError returns the kubelet's error for a refusal.
@@ -199,6 +206,9 @@ func unitError(err error) error {
 	refusal := (*device.Refusal)(nil)
 	if !errors.As(err, &refusal) {
 		return err
+	}
+	if refusal.Reason == device.ReasonEmptyPodSharedPoolError {
+		return admission.NewEmptyPodSharedPoolError(refusal.Err)
 	}
 	if refusal.Reason != cpus.ReasonSMTAlignmentError {
 		return errors.New(cmp.Or(refusal.Err, err).Error())

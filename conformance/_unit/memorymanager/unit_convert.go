@@ -12,10 +12,13 @@ import (
 	cadvisorapi "github.com/google/cadvisor/lib/model"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	resourcehelper "k8s.io/component-helpers/resource"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	v1qos "k8s.io/kubernetes/pkg/apis/core/v1/helper/qos"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
+	cmqos "k8s.io/kubernetes/pkg/kubelet/cm/qos"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 
@@ -63,7 +66,10 @@ func unitMachineOf(nodes state.NUMANodeMap) (*topology.Machine, systemReservedMe
 
 // unitPolicy returns our policy on a machine. At least one byte is reserved, as in each configuration of a kubelet.
 func unitPolicy(machine *topology.Machine, reserved systemReservedMemory) *numa.Policy {
-	config := numa.Config{Policy: numa.PolicyStatic, SystemReserved: map[string]resource.Quantity{}, Kubelet: numa.Kubelet{FreeInit: true, RefuseChanged: true}}
+	config := numa.Config{
+		Policy: numa.PolicyStatic, SystemReserved: map[string]resource.Quantity{}, PodLevel: utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers),
+		Kubelet: numa.Kubelet{FreeInit: true, RefuseChanged: true},
+	}
 	if len(machine.Nodes) == 0 {
 		machine.Nodes = []topology.Node{{}}
 	}
@@ -132,27 +138,42 @@ func unitMask(ids []int) (m device.Mask) {
 	return m
 }
 
-// unitBlocks converts the blocks of all containers, sorted by type.
-func unitBlocks(assignments state.ContainerMemoryAssignments) map[string]map[string][]numa.Block {
+// unitBlocks converts the blocks of all containers and pods, sorted by type.
+func unitBlocks(s state.State) map[string]map[string][]numa.Block {
+	convert := func(blocks []state.Block) []numa.Block {
+		list := []numa.Block{}
+		for _, b := range blocks {
+			list = append(list, numa.Block{Type: string(b.Type), Nodes: unitMask(b.NUMAAffinity), Size: b.Size})
+		}
+		slices.SortFunc(list, func(a, b numa.Block) int { return cmp.Compare(a.Type, b.Type) })
+		return list
+	}
 	pods := map[string]map[string][]numa.Block{}
-	for uid, containers := range assignments {
+	for uid, containers := range s.GetMemoryAssignments() {
 		pods[uid] = map[string][]numa.Block{}
 		for name, blocks := range containers {
-			list := []numa.Block{}
-			for _, b := range blocks {
-				list = append(list, numa.Block{Type: string(b.Type), Nodes: unitMask(b.NUMAAffinity), Size: b.Size})
-			}
-			slices.SortFunc(list, func(a, b numa.Block) int { return cmp.Compare(a.Type, b.Type) })
-			pods[uid][name] = list
+			pods[uid][name] = convert(blocks)
+		}
+		if whole := s.GetPodMemoryBlocks(uid); len(whole) > 0 {
+			pods[uid][numa.WholePod] = convert(whole)
 		}
 	}
 	return pods
 }
 
+// unitAffinity converts a merged hint.
+func unitAffinity(hint topologymanager.TopologyHint) device.Hint {
+	affinity := device.Hint{Preferred: hint.Preferred}
+	if hint.NUMANodeAffinity != nil {
+		affinity.Nodes = unitMask(hint.NUMANodeAffinity.GetBits())
+	}
+	return affinity
+}
+
 // unitState returns our policy and state for the kubelet's state.
 func unitState(s state.State) (*numa.Policy, numa.State) {
 	policy := unitPolicy(unitMachineOf(s.GetMachineState()))
-	return policy, policy.UnitState(unitNodes(s.GetMachineState()), unitBlocks(s.GetMemoryAssignments()))
+	return policy, policy.UnitState(unitNodes(s.GetMachineState()), unitBlocks(s))
 }
 
 // unitStore writes to the kubelet's state what has changed since before.
@@ -176,7 +197,12 @@ func unitStore(s state.State, policy *numa.Policy, before, after numa.State) {
 	was, is := policy.Save(before).Pods, policy.Save(after).Pods
 	for uid, containers := range was {
 		for name := range containers {
-			if _, ok := is[uid][name]; !ok {
+			_, ok := is[uid][name]
+			switch {
+			case ok:
+			case name == numa.WholePod:
+				s.DeletePod(uid)
+			default:
 				s.Delete(uid, name)
 			}
 		}
@@ -190,6 +216,10 @@ func unitStore(s state.State, policy *numa.Policy, before, after numa.State) {
 			for _, b := range blocks {
 				list = append(list, state.Block{NUMAAffinity: slices.Collect(b.Nodes.Nodes()), Type: v1.ResourceName(b.Type), Size: b.Size})
 			}
+			if name == numa.WholePod {
+				s.SetPodMemoryBlocks(uid, list)
+				continue
+			}
 			s.SetMemoryBlocks(uid, name, list)
 		}
 	}
@@ -200,9 +230,15 @@ func unitPod(pod *v1.Pod) (*numa.Pod, error) {
 	out := &numa.Pod{
 		UID: string(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Guaranteed: v1qos.GetPodQOS(pod) == v1.PodQOSGuaranteed, PodLevel: resourcehelper.IsPodLevelResourcesSet(pod),
 	}
+	if out.PodLevel {
+		var err error
+		if out.Requests, err = numa.ConvertRequests(pod.Spec.Resources.Requests); err != nil {
+			return nil, err
+		}
+	}
 	add := func(c *v1.Container, kind device.ContainerKind) error {
 		requests, err := numa.ConvertRequests(c.Resources.Requests)
-		out.Containers = append(out.Containers, numa.Container{Name: c.Name, Kind: kind, Requests: requests})
+		out.Containers = append(out.Containers, numa.Container{Name: c.Name, Kind: kind, Requests: requests, Guaranteed: cmqos.IsContainerEquivalentQOSGuaranteed(c)})
 		return err
 	}
 	for i := range pod.Spec.InitContainers {

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 	}{
 		{"numa.Policy.Restore", &unitRestores},
 		{"numa.Policy.Reserve", &unitReserves},
+		{"numa.Policy.ReservePod", &unitPodReserves},
 		{"numa.Policy.ReleaseContainer", &unitReleases},
 		{"numa.Policy.Hints", &unitHintCalls},
 		{"numa.Policy.PodHints", &unitPodHintCalls},

@@ -7,14 +7,11 @@ package memorymanager
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/kubelet/cm/admission"
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
@@ -24,27 +21,12 @@ import (
 )
 
 // The numbers of calls of numa.Policy.
-var unitRestores, unitReserves, unitReleases, unitHintCalls, unitPodHintCalls atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
-
-// unitLacks reports whether a pod needs the gate PodLevelResourceManagers, which is off by default. Our policy does not implement it, and the kubelet's
-// function runs. The runner counts the tests with the printed line.
-func unitLacks(isPodLevel bool) bool {
-	isPodLevel = isPodLevel && utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)
-	if isPodLevel {
-		fmt.Print("\nnodeagent lacks: PodLevelResourceManagers\n")
-	}
-	return isPodLevel
-}
+var unitRestores, unitReserves, unitPodReserves, unitReleases, unitHintCalls, unitPodHintCalls atomic.Int64 //nolint:gochecknoglobals // the kubelet creates the policies, so that no value of the tests can hold the number
 
 func (p *staticPolicy) Start(logger klog.Logger, s state.State) error {
-	for uid := range s.GetMemoryAssignments() {
-		if unitLacks(len(s.GetPodMemoryBlocks(uid)) > 0) {
-			return p.kubeletStart(logger, s)
-		}
-	}
 	unitRestores.Add(1)
 	policy := unitPolicy(unitMachine(p.machineInfo), p.systemReserved)
-	restored, err := policy.Restore(numa.Saved{Policy: numa.PolicyStatic, Nodes: unitNodes(s.GetMachineState()), Pods: unitBlocks(s.GetMemoryAssignments())})
+	restored, err := policy.Restore(numa.Saved{Policy: numa.PolicyStatic, Nodes: unitNodes(s.GetMachineState()), Pods: unitBlocks(s)})
 	if err == nil && len(s.GetMachineState()) == 0 {
 		s.SetMachineState(unitKubeletNodes(policy.Nodes(restored.State)))
 	}
@@ -52,7 +34,7 @@ func (p *staticPolicy) Start(logger klog.Logger, s state.State) error {
 }
 
 func (p *staticPolicy) Allocate(ctx context.Context, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) error {
-	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
+	if operation != lifecycle.AddOperation {
 		return p.kubeletAllocate(ctx, s, pod, container, operation)
 	}
 	unitReserves.Add(1)
@@ -60,11 +42,7 @@ func (p *staticPolicy) Allocate(ctx context.Context, s state.State, pod *v1.Pod,
 	if err != nil {
 		return err
 	}
-	hint := p.affinity.GetAffinity(klog.FromContext(ctx), string(pod.UID), container.Name)
-	affinity := device.Hint{Preferred: hint.Preferred}
-	if hint.NUMANodeAffinity != nil {
-		affinity.Nodes = unitMask(hint.NUMANodeAffinity.GetBits())
-	}
+	affinity := unitAffinity(p.affinity.GetAffinity(klog.FromContext(ctx), string(pod.UID), container.Name))
 	policy, before := unitState(s)
 	after, err := policy.Reserve(before, ours, unitContainer(ours, container), affinity)
 	if err != nil {
@@ -74,18 +52,37 @@ func (p *staticPolicy) Allocate(ctx context.Context, s state.State, pod *v1.Pod,
 	return nil
 }
 
-func (p *staticPolicy) RemoveContainer(logger klog.Logger, s state.State, podUID string, containerName string) {
-	if unitLacks(len(s.GetPodMemoryBlocks(podUID)) > 0) {
-		p.kubeletRemoveContainer(logger, s, podUID, containerName)
-		return
+// AllocatePod reserves the memory of a pod that has none: a pod with memory keeps it, and the kubelet allocates again.
+func (p *staticPolicy) AllocatePod(logger klog.Logger, s state.State, pod *v1.Pod, operation lifecycle.Operation) error {
+	if operation != lifecycle.AddOperation {
+		return p.kubeletAllocatePod(logger, s, pod, operation)
 	}
+	unitPodReserves.Add(1)
+	ours, err := unitPod(pod)
+	if err != nil {
+		return err
+	}
+	affinity := unitAffinity(p.affinity.GetAffinity(logger, string(pod.UID), ours.Containers[0].Name))
+	policy, before := unitState(s)
+	after, err := policy.ReservePod(before, ours, affinity)
+	if refusal := (*numa.Refusal)(nil); errors.As(err, &refusal) && refusal.Reason == device.ReasonEmptyPodSharedPoolError {
+		return admission.NewEmptyPodSharedPoolError(errors.New(refusal.Message))
+	}
+	if err != nil {
+		return errors.New(err.Error())
+	}
+	unitStore(s, policy, before, after)
+	return nil
+}
+
+func (p *staticPolicy) RemoveContainer(logger klog.Logger, s state.State, podUID string, containerName string) {
 	unitReleases.Add(1)
 	policy, before := unitState(s)
 	unitStore(s, policy, before, policy.ReleaseContainer(before, podUID, containerName))
 }
 
 func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, container *v1.Container, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
+	if operation != lifecycle.AddOperation {
 		return p.kubeletGetTopologyHints(logger, s, pod, container, operation)
 	}
 	unitHintCalls.Add(1)
@@ -102,7 +99,7 @@ func (p *staticPolicy) GetTopologyHints(logger klog.Logger, s state.State, pod *
 }
 
 func (p *staticPolicy) GetPodTopologyHints(logger klog.Logger, s state.State, pod *v1.Pod, operation lifecycle.Operation) map[string][]topologymanager.TopologyHint {
-	if operation != lifecycle.AddOperation || unitLacks(resourcehelper.IsPodLevelResourcesSet(pod)) {
+	if operation != lifecycle.AddOperation {
 		return p.kubeletGetPodTopologyHints(logger, s, pod, operation)
 	}
 	unitPodHintCalls.Add(1)
