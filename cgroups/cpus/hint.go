@@ -17,6 +17,8 @@ const maxHints = 1024
 // preference. Empty but not nil: no set has enough CPUs. The containers before i must have their CPUs. Source: getTopologyHintsForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
 //
+// A list of one set is shared by all calls, and callers must not change it. Hints allocates memory only for longer lists.
+//
 // A container that has its CPUs already, as after a restart, has the hints of these CPUs. If the topology policy admits none of these, because the request,
 // the configuration or the machine has changed, it has no preference: it runs. The same holds for a running pod. With Kubelet.RefuseRunning it has the
 // kubelet's hints, and its pod is refused.
@@ -91,42 +93,72 @@ func (p *Policy) admitRunning(hints []device.Hint) []device.Hint {
 	return nil
 }
 
-// search is a search for the sets of NUMA nodes with enough CPUs. Its slices have one element for each node with CPUs.
+// search is a search for the sets of NUMA nodes with enough CPUs. A set has the indexes of its nodes.
 type search struct {
 	policy   *Policy
-	usable   []int // free and reusable CPUs
-	needed   []int // nodes with reusable CPUs, which each set must contain; indexes
+	usable   []int // free and reusable CPUs of each node with CPUs
+	needed   []int // nodes with reusable CPUs, which each set must contain
+	set      []int // buffer of a set
 	count    int   // requested CPUs
 	smallest int   // number of nodes of the smallest set that has the requested CPUs if all are free
-	hints    []device.Hint
 }
 
 // findHints returns the sets of NUMA nodes whose free and reusable CPUs are at least count, and that contain all nodes with reusable CPUs. Source:
 // generateCPUTopologyHints in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) findHints(free, reusable topology.CPUSet, count int) []device.Hint {
 	nodes := &p.layout.nodes
-	f := search{policy: p, usable: make([]int, len(nodes.ids)), count: count, smallest: p.countNodes(count)}
+	size := len(nodes.ids)
+	var small [3 * stackNodes]int
+	numbers := small[:]
+	if size > stackNodes {
+		numbers = make([]int, 3*size)
+	}
+	f := search{policy: p, usable: numbers[:size], needed: numbers[size : size : 2*size], set: numbers[2*size : 3*size], count: count, smallest: p.countNodes(count)}
+	total := 0
 	for n := range nodes.ids {
 		f.usable[n] = free.CountCommon(nodes.sets[n])
 		if reused := reusable.CountCommon(nodes.sets[n]); reused > 0 {
 			f.usable[n] += reused
 			f.needed = append(f.needed, n)
 		}
+		total += f.usable[n]
 	}
-	for size, budget := 1, maxHints; size <= len(nodes.ids); size++ {
-		if budget -= countCombinations(len(nodes.ids), size, budget); budget >= 0 || len(nodes.ids) <= device.MaxHintNodes {
-			visitCombinations(len(nodes.ids), size, func(set []int) bool {
-				f.addHint(set)
-				return true
-			})
+	switch {
+	case total < count || p.whole[0].Nodes == 0:
+		return []device.Hint{}
+	case !f.needsAll(total):
+		return f.listHints()
+	case startCombination(f.set, size) && f.isPreferred(f.set):
+		return p.whole[1:]
+	}
+	return p.whole[:1:1]
+}
+
+// needsAll reports whether the only set is that of all nodes, which have total usable CPUs: without any one of them, it lacks CPUs or a needed node.
+func (f *search) needsAll(total int) bool {
+	for n, usable := range f.usable {
+		if total-usable >= f.count && !slices.Contains(f.needed, n) {
+			return false
+		}
+	}
+	return true
+}
+
+// listHints returns the hints of all sets or, on a machine with many nodes, of some.
+func (f *search) listHints() []device.Hint {
+	var small [1<<device.MaxHintNodes - 1]device.Hint
+	hints, count := small[:0], len(f.usable)
+	for size, budget := 1, maxHints; size <= count; size++ {
+		if budget -= countCombinations(count, size, budget); budget < 0 && count > device.MaxHintNodes {
+			hints = f.appendFullest(hints, size)
 			continue
 		}
-		f.addFullest(size)
+		set := f.set[:size]
+		for ok := startCombination(set, count); ok; ok = nextCombination(set, count) {
+			hints = f.appendHint(hints, set)
+		}
 	}
-	if f.hints == nil {
-		f.hints = []device.Hint{}
-	}
-	return f.hints
+	return slices.Clone(hints)
 }
 
 // countNodes returns the smallest number of NUMA nodes that have count CPUs, or the number of all nodes if they have fewer.
@@ -151,8 +183,8 @@ func countCombinations(n, k, limit int) int {
 	return count
 }
 
-// addHint adds the hint of a set of NUMA nodes, unless it has too few CPUs or lacks a node with reusable CPUs.
-func (f *search) addHint(set []int) {
+// appendHint appends the hint of a set of NUMA nodes, unless it has too few CPUs or lacks a node with reusable CPUs.
+func (f *search) appendHint(hints []device.Hint, set []int) []device.Hint {
 	usable, needed := 0, 0
 	var nodes device.Mask
 	for _, n := range set {
@@ -160,32 +192,41 @@ func (f *search) addHint(set []int) {
 		if needed < len(f.needed) && f.needed[needed] == n {
 			needed++
 		}
-		if id := f.policy.layout.nodes.ids[n]; id >= 0 && id < 64 {
-			nodes |= 1 << id
-		}
+		nodes |= f.policy.layout.maskNode(n)
 	}
-	if usable >= f.count && needed == len(f.needed) && nodes != 0 {
-		f.hints = append(f.hints, device.Hint{Nodes: nodes, Preferred: len(set) == f.smallest || f.isSocketAligned(set)})
+	if usable < f.count || needed < len(f.needed) || nodes == 0 {
+		return hints
 	}
+	return append(hints, device.Hint{Nodes: nodes, Preferred: f.isPreferred(set)})
 }
 
-// addFullest adds the hint of the set of this size with the most free CPUs. The set contains all nodes with reusable CPUs.
-func (f *search) addFullest(size int) {
-	if size < len(f.needed) {
-		return
+// maskNode returns the set of the NUMA node at an index. It is empty if no mask can hold the ID of the node.
+func (l *Layout) maskNode(n int) device.Mask {
+	if id := l.nodes.ids[n]; id >= 0 && id < 64 {
+		return 1 << id
 	}
-	set := slices.Clone(f.needed)
-	var others []int
+	return 0
+}
+
+// appendFullest appends the hint of the set of this size with the most free CPUs. The set contains all nodes with reusable CPUs.
+func (f *search) appendFullest(hints []device.Hint, size int) []device.Hint {
+	if size < len(f.needed) {
+		return hints
+	}
+	set := append(f.set[:0], f.needed...)
 	for n := range f.usable {
 		if !slices.Contains(f.needed, n) {
-			others = append(others, n)
+			set = append(set, n)
 		}
 	}
-	slices.SortStableFunc(others, func(a, b int) int { return f.usable[b] - f.usable[a] })
-	set = append(set, others[:size-len(set)]...)
+	slices.SortStableFunc(set[len(f.needed):], func(a, b int) int { return f.usable[b] - f.usable[a] })
+	set = set[:size]
 	slices.Sort(set)
-	f.addHint(set)
+	return f.appendHint(hints, set)
 }
+
+// isPreferred reports whether a set has as few NUMA nodes as any that has the requested CPUs, or is aligned to sockets.
+func (f *search) isPreferred(set []int) bool { return len(set) == f.smallest || f.isSocketAligned(set) }
 
 // isSocketAligned reports whether, with the option align-by-socket, a set of NUMA nodes is on as few sockets as the request needs. Source:
 // isHintSocketAligned in pkg/kubelet/cm/cpumanager/policy_static.go.
@@ -195,13 +236,11 @@ func (f *search) isSocketAligned(set []int) bool {
 	if !f.policy.take.AlignSocket || perSocket == 0 {
 		return false
 	}
-	var sockets []int16
-	for _, n := range set {
-		for _, socket := range l.socketsOfNode[n] {
-			if !slices.Contains(sockets, socket) {
-				sockets = append(sockets, socket)
-			}
+	sockets := 0
+	for _, nodes := range l.nodesOfSocket {
+		if slices.ContainsFunc(nodes, func(n int16) bool { return slices.Contains(set, int(n)) }) {
+			sockets++
 		}
 	}
-	return len(sockets) == (f.smallest+perSocket-1)/perSocket
+	return sockets == (f.smallest+perSocket-1)/perSocket
 }

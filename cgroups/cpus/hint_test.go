@@ -161,6 +161,34 @@ func preferred(hints []device.Hint) (text string) {
 	return text
 }
 
+// The hint of all NUMA nodes, the hint of a container that has CPUs of all nodes, and the lists without hints take no memory.
+func TestHintsOfOneSetAllocateNoMemory(t *testing.T) {
+	for _, text := range []string{"1 socket 1 node 1 core 2 threads", "1 socket 1 node 8 cores 2 threads", "2 sockets 2 nodes 32 cores 2 threads", "2 sockets 8 nodes 128 cores 2 threads"} {
+		policy, state := newPolicy(t, text)
+		free, whole := state.Shared.Len()-1, device.Mask(1)<<len(mustParse(t, text).Nodes)-1
+		pod := newPod("a", free)
+		reserved, err := policy.ReserveContainer(state, pod, 0, 0)
+		require.NoError(t, err)
+		for _, tc := range []struct {
+			name  string
+			state cpus.State
+			pod   *cpus.Pod
+			want  []device.Hint
+		}{
+			{"all free CPUs", state, pod, []device.Hint{{Nodes: whole, Preferred: true}}},
+			{"its own CPUs", reserved, pod, []device.Hint{{Nodes: whole, Preferred: true}}},
+			{"more than the free CPUs", state, newPod("a", free+1), []device.Hint{}},
+			{"no exclusive CPUs", state, newPod("a", 0), nil},
+		} {
+			var hints, podHints []device.Hint
+			allocs := testing.AllocsPerRun(10, func() { hints, podHints = policy.Hints(tc.state, tc.pod, 0), policy.PodHints(tc.state, tc.pod) })
+			require.Equal(t, tc.want, hints, "%s: %s", text, tc.name)
+			require.Equal(t, tc.want, podHints, "%s: %s", text, tc.name)
+			require.Zero(t, allocs, "%s: %s", text, tc.name)
+		}
+	}
+}
+
 func BenchmarkHints(b *testing.B) {
 	for _, text := range []string{"1 socket 1 node 1 core 2 threads", "2 sockets 2 nodes 32 cores 2 threads", "2 sockets 8 nodes 128 cores 2 threads", "2 sockets 34 nodes 136 cores 2 threads"} {
 		policy, state := newPolicy(b, text)

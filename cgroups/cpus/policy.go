@@ -24,7 +24,8 @@ type Policy struct {
 	topology device.Policy
 	kubelet  Kubelet
 
-	nodeSizes     []int // numbers of CPUs of the NUMA nodes, the largest first
+	nodeSizes     []int          // numbers of CPUs of the NUMA nodes, the largest first
+	whole         [2]device.Hint // the set of all NUMA nodes with CPUs: not preferred, and preferred
 	reserved      topology.CPUSet
 	reservedCores topology.CPUSet // all CPUs of the cores of reserved
 }
@@ -43,7 +44,9 @@ func NewPolicy(machine *topology.Machine, config Config) (*Policy, error) {
 	p := &Policy{layout: layout, topology: config.Topology, podLevel: config.Gates.PodLevel, kubelet: config.Kubelet}
 	for i := range layout.nodes.sets {
 		p.nodeSizes = append(p.nodeSizes, layout.nodes.sets[i].Len())
+		p.whole[0].Nodes |= layout.maskNode(i)
 	}
+	p.whole[1] = device.Hint{Nodes: p.whole[0].Nodes, Preferred: true}
 	slices.SortFunc(p.nodeSizes, func(a, b int) int { return b - a })
 	switch cmp.Or(config.Policy, PolicyNone) {
 	case PolicyNone:

@@ -29,10 +29,12 @@ func (l *Layout) takeSpread(free topology.CPUSet, n int, opts Options) (topology
 	if count := free.Len(); n > count {
 		return topology.CPUSet{}, shortError(n, count)
 	}
-	s := newSpread(l, free, n, group, opts.AlignSocket)
+	var scratch spreadScratch
+	s := newSpread(l, free, n, group, &scratch)
+	s.alignSocket = opts.AlignSocket
 	for k := s.fewest; k <= s.most; k++ {
-		if best := s.find(k); best != nil {
-			return l.takeShares(free, best, n, group, packed)
+		if s.find(k) {
+			return s.takeShares(free, packed)
 		}
 	}
 	return l.takePacked(free, n, packed)
@@ -46,14 +48,38 @@ type spread struct {
 	nodes        []int16 // NUMA nodes with free CPUs, in the order in which they are used up
 	free         []int   // number of free CPUs of these nodes
 	fewest, most int     // numbers of NUMA nodes to try
+
+	best distribution // the best one so far
+	next distribution // the one that is compared with best
+
+	// Buffers with an element for each of the nodes: positions is for find and findGreedy, the others are for findRemainder.
+	positions, able, subset, left, rest []int
 }
 
-func newSpread(l *Layout, free topology.CPUSet, n, group int, alignSocket bool) *spread {
-	var small smallScratch
-	t := newTaking(l, free, n, &small)
-	s := &spread{layout: l, n: n, group: group, alignSocket: alignSocket, nodes: slices.Clone(t.sortNodes())}
-	for _, node := range s.nodes {
-		s.free = append(s.free, int(t.nodeCounts[node]))
+// stackNodes is the number of NUMA nodes, and of sockets, up to which a search has its slices on the stack.
+const stackNodes = 64
+
+// spreadScratch has the memory of the slices of a spread.
+type spreadScratch struct {
+	numbers [8 * stackNodes]int
+	units   [4 * stackNodes]int16
+}
+
+func newSpread(l *Layout, free topology.CPUSet, n, group int, scratch *spreadScratch) spread {
+	numbers, units := scratch.numbers[:], scratch.units[:]
+	if count := max(len(l.nodes.ids), len(l.sockets.ids)); count > stackNodes {
+		numbers, units = make([]int, 8*count), make([]int16, 4*count)
+	}
+	s := spread{layout: l, n: n, group: group, nodes: l.listFreeNodes(free, units)}
+	part := func() (p []int) {
+		count := len(s.nodes)
+		p, numbers = numbers[:count:count], numbers[count:]
+		return p
+	}
+	s.free, s.best.left, s.next.left = part(), part(), part()
+	s.positions, s.able, s.subset, s.left, s.rest = part(), part(), part(), part(), part()
+	for i, node := range s.nodes {
+		s.free[i] = free.CountCommon(l.nodes.sets[node])
 	}
 	groups := (n-1)/group + 1
 	perNode := ((l.all.Len()-1)/group)/len(l.nodes.ids) + 1 // groups of an average node, rounded up
@@ -61,42 +87,66 @@ func newSpread(l *Layout, free topology.CPUSet, n, group int, alignSocket bool) 
 	return s
 }
 
+// listFreeNodes returns the NUMA nodes with free CPUs in the order in which they are used up. The list is in units, which has four numbers for each
+// NUMA node or socket.
+func (l *Layout) listFreeNodes(free topology.CPUSet, units []int16) []int16 {
+	quarter := len(units) / 4
+	t := taking{
+		layout: l, nodeCounts: units[:quarter], socketCounts: units[quarter : 2*quarter],
+		nodeList: units[2*quarter : 3*quarter : 3*quarter], socketList: units[3*quarter:],
+	}
+	for i := range l.nodes.sets {
+		t.nodeCounts[i] = int16(free.CountCommon(l.nodes.sets[i]))
+	}
+	for i := range l.sockets.sets {
+		t.socketCounts[i] = int16(free.CountCommon(l.sockets.sets[i]))
+	}
+	return t.sortNodes()
+}
+
 // distribution is a choice of NUMA nodes, with the number of CPUs that each of these nodes gives.
 type distribution struct {
-	nodes   []int16
-	share   int     // CPUs that each node gives
-	order   []int   // positions in nodes of those that give more, a group in each turn
-	balance float64 // standard deviation of the free CPUs left on all nodes; smaller is better
+	left    []int   // CPUs that stay free, by index in spread.nodes
+	share   int     // CPUs that each node of the choice gives at once; more CPUs come in groups
+	balance float64 // standard deviation of left; smaller is better. none: it is no distribution
 	socket  bool    // all nodes are in one socket; considered with align-by-socket only
 }
 
-// isBetter reports whether d is better than the distribution other; nil is worse than any. With align-by-socket, a distribution
-// in one socket is better. Otherwise the smaller balance is better.
+// none is larger than any balance.
+const none = math.MaxFloat64
+
+// isBetter reports whether d is better than the distribution other. With align-by-socket, a distribution in one socket is
+// better. Otherwise the smaller balance is better.
 func (d *distribution) isBetter(other *distribution) bool {
-	switch {
-	case other == nil:
-		return true
-	case d.socket != other.socket:
+	if d.socket != other.socket {
 		return d.socket
 	}
 	return d.balance < other.balance
 }
 
-// find returns the best distribution over k NUMA nodes, or nil if there is none.
-func (s *spread) find(k int) (best *distribution) {
+// find sets s.best to the best distribution over k NUMA nodes. It returns false if there is none.
+func (s *spread) find(k int) bool {
 	if s.countDistributions(k) > maxTried {
 		return s.findGreedy(k)
 	}
-	visitCombinations(len(s.nodes), k, func(combination []int) bool {
-		if best != nil && best.balance == 0 && (!s.alignSocket || best.socket) {
-			return false
+	s.best.socket, s.best.balance = false, none
+	positions := s.positions[:k]
+	for ok := startCombination(positions, len(s.nodes)); ok; ok = nextCombination(positions, len(s.nodes)) {
+		if remainder, ok := s.distribute(positions); ok && s.findRemainder(positions, remainder) {
+			s.keepBetter()
 		}
-		if d := s.distribute(combination, s.findRemainder); d != nil && d.isBetter(best) {
-			best = d
+		if s.best.balance == 0 && (!s.alignSocket || s.best.socket) {
+			break
 		}
-		return true
-	})
-	return best
+	}
+	return s.best.balance < none
+}
+
+// keepBetter sets s.best to the better one of s.best and s.next.
+func (s *spread) keepBetter() {
+	if s.next.isBetter(&s.best) {
+		s.best, s.next = s.next, s.best
+	}
 }
 
 // countDistributions returns the number of distributions over k NUMA nodes: all combinations of nodes, and all their subsets if there is a remainder.
@@ -112,116 +162,102 @@ func (s *spread) countDistributions(k int) int {
 	return int(min(count, 2*maxTried))
 }
 
-// visitCombinations calls visit with each combination of k numbers from 0 to m-1, in lexical order, until visit returns false.
-// visit must not keep its argument.
-func visitCombinations(m, k int, visit func([]int) bool) {
-	if k < 1 || k > m {
-		return
-	}
-	chosen := make([]int, k)
+// startCombination sets chosen to the first combination of numbers from 0 to m-1, in lexical order. It returns false if there is none of this length.
+func startCombination(chosen []int, m int) bool {
 	for i := range chosen {
 		chosen[i] = i
 	}
-	for {
-		if !visit(chosen) {
-			return
-		}
-		i := k - 1
-		for i >= 0 && chosen[i] == m-k+i {
-			i--
-		}
-		if i < 0 {
-			return
-		}
-		for chosen[i]++; i+1 < k; i++ {
-			chosen[i+1] = chosen[i] + 1
-		}
-	}
+	return len(chosen) >= 1 && len(chosen) <= m
 }
 
-// distribute divides the s.n CPUs equally among the NUMA nodes at positions, which are indexes in s.nodes. It returns nil if
-// these nodes have too few free CPUs.
-//
-// If a remainder is left, the function findRemainder chooses the nodes that give these CPUs. Its argument left has the free
-// CPUs of each node after the equal share. It returns false if the nodes cannot give the remainder.
-func (s *spread) distribute(positions []int, findRemainder func(d *distribution, left, positions []int, remainder int) bool) *distribution {
+// nextCombination sets chosen to the next combination of numbers from 0 to m-1, in lexical order. It returns false if chosen is the last one.
+func nextCombination(chosen []int, m int) bool {
+	k := len(chosen)
+	i := k - 1
+	for i >= 0 && chosen[i] == m-k+i {
+		i--
+	}
+	if i < 0 {
+		return false
+	}
+	for chosen[i]++; i+1 < k; i++ {
+		chosen[i+1] = chosen[i] + 1
+	}
+	return true
+}
+
+// distribute sets s.next to the distribution in which the NUMA nodes at positions, which are indexes in s.nodes, give equal
+// shares. It returns the number of the s.n CPUs that these leave over, and false if these nodes have too few free CPUs.
+func (s *spread) distribute(positions []int) (remainder int, ok bool) {
 	total, groups := 0, 0
 	for _, p := range positions {
 		total += s.free[p]
 		groups += s.free[p] / s.group
 	}
 	if total < s.n || groups*s.group < s.n {
-		return nil
+		return 0, false
 	}
-	d := &distribution{share: s.n / len(positions) / s.group * s.group}
+	share := s.n / len(positions) / s.group * s.group
 	if s.alignSocket {
 		for _, p := range positions {
-			d.share = min(d.share, s.free[p]/s.group*s.group)
+			share = min(share, s.free[p]/s.group*s.group)
 		}
 	}
-	left := slices.Clone(s.free)
+	copy(s.next.left, s.free)
 	for _, p := range positions {
-		if s.free[p] < d.share {
-			return nil
+		if s.free[p] < share {
+			return 0, false
 		}
-		left[p] -= d.share
-		d.nodes = append(d.nodes, s.nodes[p])
+		s.next.left[p] -= share
 	}
-	d.socket = s.alignSocket && s.isOneSocket(d.nodes)
-	remainder := s.n - d.share*len(positions)
-	if !findRemainder(d, left, positions, remainder) {
-		return nil
-	}
-	return d
+	s.next.share, s.next.socket = share, s.alignSocket && s.isOneSocket(positions)
+	return s.n - share*len(positions), true
 }
 
-// isOneSocket reports whether all CPUs of the nodes are in one socket.
-func (s *spread) isOneSocket(nodes []int16) bool {
-	first := s.layout.socketsOfNode[nodes[0]]
-	return len(first) == 1 && !slices.ContainsFunc(nodes, func(n int16) bool { return !slices.Equal(s.layout.socketsOfNode[n], first) })
+// isOneSocket reports whether all CPUs of the nodes at positions are in one socket.
+func (s *spread) isOneSocket(positions []int) bool {
+	first := s.layout.socketsOfNode[s.nodes[positions[0]]]
+	return len(first) == 1 && !slices.ContainsFunc(positions, func(p int) bool { return !slices.Equal(s.layout.socketsOfNode[s.nodes[p]], first) })
 }
 
-// findRemainder chooses which nodes give the remaining CPUs; see distribute. It tries all subsets of the nodes at positions,
-// the largest subsets first. It stores the best subset in d.order and the resulting balance in d.balance.
-func (s *spread) findRemainder(d *distribution, left, positions []int, remainder int) bool {
+// findRemainder chooses which nodes give the CPUs that the equal shares leave over. It tries all subsets of the nodes at
+// positions, the largest subsets first. It stores the best choice and its balance in s.next, and returns false if there is none.
+func (s *spread) findRemainder(positions []int, remainder int) bool {
 	if remainder == 0 {
-		d.balance = computeDeviation(left)
+		s.next.balance = computeDeviation(s.next.left)
 		return true
 	}
-	var able []int // indexes in positions of the nodes that can give another group
-	for i, p := range positions {
-		if left[p] >= s.group {
-			able = append(able, i)
+	copy(s.left, s.next.left)
+	able := s.able[:0] // the positions of nodes that can give another group
+	for _, p := range positions {
+		if s.left[p] >= s.group {
+			able = append(able, p)
 		}
 	}
-	d.balance = math.MaxFloat64
-	rest := make([]int, len(left))
+	s.next.balance = none
 	for size := len(able); size >= 1; size-- {
-		visitCombinations(len(able), size, func(subset []int) bool {
-			copy(rest, left)
-			if !s.giveRemainder(rest, positions, able, subset, remainder) {
-				return true
+		subset := s.subset[:size]
+		for ok := startCombination(subset, len(able)); ok; ok = nextCombination(subset, len(able)) {
+			copy(s.rest, s.left)
+			if !s.giveRemainder(s.rest, able, subset, remainder) {
+				continue
 			}
-			if balance := computeDeviation(rest); balance < d.balance {
-				d.balance, d.order = balance, d.order[:0]
-				for _, i := range subset {
-					d.order = append(d.order, able[i])
-				}
+			if balance := computeDeviation(s.rest); balance < s.next.balance {
+				s.next.balance = balance
+				copy(s.next.left, s.rest)
 			}
-			return true
-		})
+		}
 	}
-	return d.order != nil
+	return s.next.balance < none
 }
 
 // giveRemainder subtracts the remaining CPUs from rest, the free CPUs of each node. Each node of subset gives one group in
-// turn. subset contains indexes in able, which contains indexes in positions. It returns false if the nodes have too few
-// groups.
-func (s *spread) giveRemainder(rest, positions, able, subset []int, remainder int) bool {
+// turn. subset contains indexes in able, which contains indexes in s.nodes. It returns false if the nodes have too few groups.
+func (s *spread) giveRemainder(rest, able, subset []int, remainder int) bool {
 	for remainder > 0 {
 		before := remainder
 		for _, i := range subset {
-			if p := positions[able[i]]; remainder > 0 && rest[p] >= s.group {
+			if p := able[i]; remainder > 0 && rest[p] >= s.group {
 				rest[p] -= s.group
 				remainder -= s.group
 			}
@@ -233,32 +269,37 @@ func (s *spread) giveRemainder(rest, positions, able, subset []int, remainder in
 	return true
 }
 
-// findGreedy returns a distribution over the k NUMA nodes with the most free CPUs, or nil if these nodes have too few. If
-// s.alignSocket is true, it prefers k nodes of one socket. The CPUs that the division leaves over come from the nodes with the
-// most free CPUs.
-func (s *spread) findGreedy(k int) (best *distribution) {
-	sets := [][]int{s.findFullest(k, func(int16) bool { return true })}
+// findGreedy sets s.best to a distribution over the k NUMA nodes with the most free CPUs, and returns false if these nodes have
+// too few. If s.alignSocket is true, it prefers k nodes of one socket. The CPUs that the division leaves over come from the
+// nodes with the most free CPUs.
+func (s *spread) findGreedy(k int) bool {
+	s.best.socket, s.best.balance = false, none
+	s.tryFullest(k, s.layout.allNodes)
 	if s.alignSocket {
-		for socket := range s.layout.sockets.ids {
-			sets = append(sets, s.findFullest(k, func(n int16) bool { return slices.Contains(s.layout.nodesOfSocket[socket], n) }))
+		for _, nodes := range s.layout.nodesOfSocket {
+			s.tryFullest(k, nodes)
 		}
 	}
-	for _, positions := range sets {
-		if len(positions) < k {
-			continue
-		}
-		if d := s.distribute(positions, s.giveFromFullest); d != nil && d.isBetter(best) {
-			best = d
-		}
-	}
-	return best
+	return s.best.balance < none
 }
 
-// findFullest returns the indexes in s.nodes of the k nodes with the most free CPUs, in ascending order. It considers only nodes
-// for which matches returns true, and returns fewer indexes if fewer nodes match.
-func (s *spread) findFullest(k int, matches func(int16) bool) (positions []int) {
+// tryFullest sets s.best to the distribution over the k NUMA nodes among nodes that have the most free CPUs, if it is better.
+func (s *spread) tryFullest(k int, nodes []int16) {
+	positions := s.findFullest(k, nodes)
+	if len(positions) < k {
+		return
+	}
+	if remainder, ok := s.distribute(positions); ok && s.giveFromFullest(positions, remainder) {
+		s.keepBetter()
+	}
+}
+
+// findFullest returns the indexes in s.nodes of the k nodes with the most free CPUs, in ascending order. It considers only the
+// given nodes, which are in ascending order, and returns fewer indexes if these are fewer.
+func (s *spread) findFullest(k int, nodes []int16) []int {
+	positions := s.positions[:0]
 	for p, n := range s.nodes {
-		if matches(n) {
+		if _, ok := slices.BinarySearch(nodes, n); ok {
 			positions = append(positions, p)
 		}
 	}
@@ -268,24 +309,23 @@ func (s *spread) findFullest(k int, matches func(int16) bool) (positions []int) 
 	return positions
 }
 
-// giveFromFullest chooses which nodes give the remaining CPUs; see distribute. Each group of CPUs comes from the node with the
-// most free CPUs. It sets d.order and d.balance.
-func (s *spread) giveFromFullest(d *distribution, left, positions []int, remainder int) bool {
-	for remainder > 0 {
-		at := 0
-		for i, p := range positions {
-			if left[p] > left[positions[at]] {
-				at = i
+// giveFromFullest chooses which nodes give the CPUs that the equal shares leave over: each group of CPUs comes from the node
+// with the most free CPUs. It stores the choice and its balance in s.next, and returns false if the nodes have too few groups.
+func (s *spread) giveFromFullest(positions []int, remainder int) bool {
+	left := s.next.left
+	for ; remainder > 0; remainder -= s.group {
+		fullest := positions[0]
+		for _, p := range positions {
+			if left[p] > left[fullest] {
+				fullest = p
 			}
 		}
-		if left[positions[at]] < s.group {
+		if left[fullest] < s.group {
 			return false
 		}
-		left[positions[at]] -= s.group
-		remainder -= s.group
-		d.order = append(d.order, at)
+		left[fullest] -= s.group
 	}
-	d.balance = computeDeviation(left)
+	s.next.balance = computeDeviation(left)
 	return true
 }
 
@@ -305,33 +345,18 @@ func computeDeviation(numbers []int) float64 {
 
 func round(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// takeShares takes n CPUs from free as d plans: first the equal share of each node, and then one group of each node in d.order
-// in turn.
-func (l *Layout) takeShares(free topology.CPUSet, d *distribution, n, group int, opts Options) (taken topology.CPUSet, err error) {
-	left := free
-	take := func(node int16, count int) error {
-		here := left.Intersect(l.nodes.sets[node])
-		part, err := l.takePacked(here, count, opts)
-		if err != nil {
-			return err
-		}
-		taken, left = taken.Union(part), left.Minus(part)
-		return nil
-	}
-	for _, node := range d.nodes {
-		if err := take(node, d.share); err != nil {
-			return topology.CPUSet{}, err
-		}
-	}
-	for count := n - d.share*len(d.nodes); count > 0; {
-		for _, at := range d.order {
-			if here := left.CountCommon(l.nodes.sets[d.nodes[at]]); count <= 0 || here < group {
-				continue
-			}
-			if err := take(d.nodes[at], group); err != nil {
+// takeShares takes CPUs from free as s.best plans: from each node first the equal share, and then one group after the other.
+func (s *spread) takeShares(free topology.CPUSet, opts Options) (taken topology.CPUSet, err error) {
+	for p, node := range s.nodes {
+		here := free.Intersect(s.layout.nodes.sets[node])
+		count := s.best.share
+		for rest := s.free[p] - s.best.left[p]; rest > 0; {
+			part, err := s.layout.takePacked(here, count, opts)
+			if err != nil {
 				return topology.CPUSet{}, err
 			}
-			count -= group
+			taken, here = taken.Union(part), here.Minus(part)
+			rest, count = rest-count, s.group
 		}
 	}
 	return taken, nil

@@ -23,7 +23,8 @@ type Options struct {
 }
 
 // Take returns n of the free CPUs, those that the kubelet's static policy takes. It ignores free CPUs that the machine does not have. It returns an
-// empty set for n under 1, and an error with the kubelet's text if there are fewer than n. All returned CPUs are free.
+// empty set for n under 1, and an error with the kubelet's text if there are fewer than n. All returned CPUs are free. Take allocates memory only for
+// errors and, with SpreadNodes, on machines with more than 64 NUMA nodes or sockets.
 //
 // Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go.
 func (l *Layout) Take(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
@@ -50,8 +51,24 @@ func (l *Layout) takePacked(free topology.CPUSet, n int, opts Options) (topology
 	case n == count: // such as a whole NUMA node: there is no choice
 		return free, nil
 	}
-	var small smallScratch
-	t := newTaking(l, free, n, &small)
+	if l.countScratch() > len(smallScratch{}) {
+		return l.takeFromMany(free, n, opts)
+	}
+	var scratch smallScratch
+	return l.takeUnits(free, n, opts, scratch[:])
+}
+
+// takeFromMany implements takePacked for machines with many cores. The largest scratch is in a stack frame of its own.
+//
+//go:noinline
+func (l *Layout) takeFromMany(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {
+	var scratch largeScratch
+	return l.takeUnits(free, n, opts, scratch[:])
+}
+
+// takeUnits implements takePacked for fewer CPUs than are free. The scratch consists of zeros.
+func (l *Layout) takeUnits(free topology.CPUSet, n int, opts Options, scratch []int16) (topology.CPUSet, error) {
+	t := newTaking(l, free, n, scratch)
 	for step := 0; step < steps && t.needed > 0; step++ {
 		t.takeStep(step, opts)
 	}
@@ -96,16 +113,18 @@ type taking struct {
 	cacheOrder                                []int16 // buffer of takeCaches
 }
 
-// smallScratch is a buffer for the counts and lists of a machine with up to 512 cores.
-type smallScratch [1280]int16
+type (
+	smallScratch [1280]int16                 // counts and lists of a machine with up to 512 cores
+	largeScratch [9 * topology.MaxCPUs]int16 // counts and lists of any machine
+)
 
-// newTaking returns the state before a choice. It divides small into the counts and lists, if these fit into it.
-func newTaking(l *Layout, free topology.CPUSet, needed int, small *smallScratch) taking {
-	units := len(l.cores.ids) + len(l.caches.ids) + len(l.nodes.ids) + len(l.sockets.ids)
-	scratch := small[:]
-	if size := 2*units + len(l.caches.ids); size > len(small) {
-		scratch = make([]int16, size)
-	}
+// countScratch returns the length of the scratch of newTaking.
+func (l *Layout) countScratch() int {
+	return 2*(len(l.cores.ids)+len(l.caches.ids)+len(l.nodes.ids)+len(l.sockets.ids)) + len(l.caches.ids)
+}
+
+// newTaking returns the state before a choice. It divides the scratch, which consists of zeros, into the counts and lists.
+func newTaking(l *Layout, free topology.CPUSet, needed int, scratch []int16) taking {
 	part := func(size int) (p []int16) {
 		p, scratch = scratch[:size:size], scratch[size:]
 		return p

@@ -148,18 +148,21 @@ func TestTakeOf34NodesEnds(t *testing.T) {
 }
 
 func TestTakeAllocatesNoMemory(t *testing.T) {
-	for _, text := range []string{"1 socket 1 node 1 core 2 threads", "2 sockets 8 nodes 256 cores 32 caches", "2 sockets 34 nodes 119 cores 2 threads"} {
+	for _, text := range []string{
+		"1 socket 1 node 1 core 2 threads", "1 socket 1 node 8 cores 2 threads", "2 sockets 2 nodes 32 cores 2 threads", "2 sockets 8 nodes 256 cores 32 caches",
+		"2 sockets 34 nodes 119 cores 2 threads", "8 sockets 64 nodes 256 cores 32 caches",
+	} {
 		machine := mustParse(t, text)
 		layout, err := cpus.NewLayout(machine)
 		require.NoError(t, err)
 		free, count := machine.Set().Minus(topology.NewCPUSet(0)), max(1, len(machine.CPUs)/4)
-		for _, opts := range []cpus.Options{{}, {SpreadCores: true}, {AlignCaches: true}} {
+		for _, opts := range []cpus.Options{{}, {SpreadCores: true}, {AlignCaches: true}, {SpreadNodes: true}, {SpreadNodes: true, WholeCores: true, AlignSocket: true}} {
 			require.Zero(t, testing.AllocsPerRun(10, func() { _, _ = layout.Take(free, count, opts) }), "%s %+v", text, opts)
 		}
 	}
 }
 
-func mustParse(t *testing.T, text string) *topology.Machine {
+func mustParse(t testing.TB, text string) *topology.Machine {
 	t.Helper()
 	machine, err := topology.Parse(text)
 	require.NoError(t, err)
