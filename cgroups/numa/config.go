@@ -215,6 +215,8 @@ func (p *Policy) addNodes(nodes []topology.Node, reserved map[int]map[string]uin
 		}
 	}
 	p.rankNodes()
+	p.empty = p.newState()
+	p.setSingles()
 	return nil
 }
 

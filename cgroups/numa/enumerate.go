@@ -16,18 +16,17 @@ const (
 	maxSteps    = 1 << 16 // sets of nodes that a search examines
 )
 
-// enumeration finds sets of nodes whose values satisfy requests.
+// enumeration finds sets of nodes whose values satisfy requests. Its methods change none of its slices, which would be on the heap.
 type enumeration struct {
 	policy *Policy
 	values []uint64 // bytes, by position of a node times types
 	reqs   []request
 	base   device.Mask // nodes of all sets
-	found  []device.Mask
 
-	nodes []int      // IDs of the nodes that can join base
-	best  [][]uint64 // for each request: at from*(len(nodes)+1)+n, the sum of the n largest values of nodes[from:]
-	sums  []uint64   // for each request: the sum of the values of the current set
-	limit int        // length of found at which the search ends
+	nodes []int    // IDs of the nodes that can join base
+	best  []uint64 // the sums of the largest values of nodes; see indexBest
+	sums  []uint64 // for each request: the sum of the values of the current set
+	limit int      // number of sets at which the search ends
 	steps int
 }
 
@@ -39,23 +38,48 @@ func (e *enumeration) value(id, r int) uint64 {
 	return e.values[int(e.policy.position[id])*len(e.policy.types)+e.reqs[r].at]
 }
 
-// addSets adds the sets of two nodes or more that consist of base and any of the other nodes, and satisfy the requests.
-func (e *enumeration) addSets(others device.Mask) {
+// addSets adds to found the sets of two nodes or more that consist of base and any of the other nodes, and satisfy the requests.
+func (e *enumeration) addSets(found []device.Mask, others device.Mask) []device.Mask {
+	all := others | e.base
+	spare, ok := e.findSpare(others)
 	switch {
-	case (others | e.base).Count() < 2:
-		return
+	case all.Count() < 2 || !ok:
+		return found
+	case all.Count() == 2 || spare == 0 && len(found) == 0:
+		return append(found, all)
 	case others.Count() <= maxComplete:
-		e.addAll(others)
-		return
+		return e.addAll(found, others)
 	}
-	e.limit = max(len(e.found), maxHints)
-	e.setNodes(others)
-	for size := max(2, e.base.Count()); size <= e.base.Count()+len(e.nodes) && len(e.found) < e.limit && e.steps < maxSteps; size++ {
-		e.search(0, size-e.base.Count(), e.base)
+	s := e.selectNodes(others, &searchScratch{})
+	s.limit = max(len(found), maxHints)
+	for size := max(2, e.base.Count()); size <= e.base.Count()+len(s.nodes) && len(found) < s.limit && s.steps < maxSteps; size++ {
+		found = s.search(found, 0, size-e.base.Count(), e.base)
 	}
-	if mask, ok := e.reduce(); ok && e.steps >= maxSteps && len(e.found) == 0 {
-		e.found = append(e.found, mask)
+	if mask, ok := s.reduce(); ok && s.steps >= maxSteps && len(found) == 0 {
+		found = append(found, mask)
 	}
+	return found
+}
+
+// findSpare returns those of the other nodes without any one of which base and the others still satisfy the requests. ok is false if base and the others
+// do not satisfy the requests.
+func (e *enumeration) findSpare(others device.Mask) (spare device.Mask, ok bool) {
+	spare = others
+	for r := range e.reqs {
+		sum := uint64(0)
+		for id := range (others | e.base).Nodes() {
+			sum += e.value(id, r)
+		}
+		if sum < e.reqs[r].size {
+			return 0, false
+		}
+		for id := range spare.Nodes() {
+			if sum-e.value(id, r) < e.reqs[r].size {
+				spare &^= 1 << id
+			}
+		}
+	}
+	return spare, true
 }
 
 // reduce returns a set of base and other nodes that satisfies the requests, and none of whose other nodes can be left out; and whether there is one. It
@@ -90,35 +114,63 @@ func (e *enumeration) reduce() (mask device.Mask, ok bool) {
 	return mask, mask.Count() >= 2
 }
 
-// addAll examines all sets. Bit i of a subset is the node nodes[len(nodes)-1-i], so that sets of one size are in lexicographic order if subsets descend.
-func (e *enumeration) addAll(others device.Mask) {
-	nodes := slices.Collect(others.Nodes())
+// addAll adds to found all sets that satisfy the requests. Bit i of a subset is the node nodes[len(nodes)-1-i], so that sets of one size are in lexicographic order if subsets descend.
+func (e *enumeration) addAll(found []device.Mask, others device.Mask) []device.Mask {
+	var ids [maxComplete]int
+	nodes := ids[:0]
+	for id := range others.Nodes() {
+		nodes = append(nodes, id)
+	}
 	slices.Reverse(nodes)
 	count := 1 << len(nodes)
-	sums := make([]uint64, len(e.reqs)*count)
-	fits := make([]bool, count)
+	var smallSums [smallCount]uint64
+	var smallFits [smallCount]bool
+	sums, fits := smallSums[:], smallFits[:]
+	if count > smallCount {
+		sums, fits = make([]uint64, count), make([]bool, count)
+	}
+	sums, fits = sums[:count], fits[:count]
 	for r := range e.reqs {
-		row := sums[r*count : (r+1)*count]
+		sums[0] = 0
 		for id := range e.base.Nodes() {
-			row[0] += e.value(id, r)
+			sums[0] += e.value(id, r)
 		}
 		for subset := 1; subset < count; subset++ {
 			lowest := subset & -subset
-			row[subset] = row[subset^lowest] + e.value(nodes[bits.TrailingZeros(uint(subset))], r)
+			sums[subset] = sums[subset^lowest] + e.value(nodes[bits.TrailingZeros(uint(subset))], r)
 		}
-		for subset, sum := range row {
+		for subset, sum := range sums {
 			fits[subset] = (r == 0 || fits[subset]) && sum >= e.reqs[r].size
 		}
 	}
-	bySize := make([][]device.Mask, len(nodes)+1)
-	for subset := count - 1; subset >= 0; subset-- {
-		if size := bits.OnesCount(uint(subset)); fits[subset] && size+e.base.Count() >= 2 {
-			bySize[size] = append(bySize[size], e.base|expand(subset, nodes))
+	return e.addFitting(found, fits, nodes)
+}
+
+// smallCount is the number of sets up to which addAll has its slices on the stack.
+const smallCount = 1 << device.MaxHintNodes
+
+// addFitting adds to found the sets of two nodes or more whose subsets fit, those of the fewest nodes first and of one size in descending order of the subsets.
+func (e *enumeration) addFitting(found []device.Mask, fits []bool, nodes []int) []device.Mask {
+	var ends [maxComplete + 2]int // by size of the subset plus one: the number of smaller sets, and then the end of those of the size
+	total, smallest := 0, 2-e.base.Count()
+	for subset, ok := range fits {
+		if size := bits.OnesCount(uint(subset)); ok && size >= smallest {
+			ends[size+1]++
+			total++
 		}
 	}
-	for _, sets := range bySize {
-		e.found = append(e.found, sets...)
+	for size := range maxComplete {
+		ends[size+1] += ends[size]
 	}
+	start := len(found)
+	found = slices.Grow(found, total)[:start+total]
+	for subset := len(fits) - 1; subset >= 0; subset-- {
+		if size := bits.OnesCount(uint(subset)); fits[subset] && size >= smallest {
+			found[start+ends[size]] = e.base | expand(subset, nodes)
+			ends[size]++
+		}
+	}
+	return found
 }
 
 // expand returns the nodes whose bits are in subset.
@@ -129,20 +181,32 @@ func expand(subset int, nodes []int) (mask device.Mask) {
 	return mask
 }
 
-// setNodes sets the fields of a search among these nodes.
-func (e *enumeration) setNodes(others device.Mask) {
-	e.nodes = slices.Collect(others.Nodes())
-	n := len(e.nodes)
-	e.best, e.sums = make([][]uint64, len(e.reqs)), make([]uint64, len(e.reqs))
-	sorted := make([]uint64, 0, n)
-	for r := range e.reqs {
-		for id := range e.base.Nodes() {
-			e.sums[r] += e.value(id, r)
+// searchScratch has the memory of a search among few nodes for few types of memory.
+type searchScratch struct {
+	nodes   [device.MaxHintNodes]int
+	numbers [smallCount]uint64
+}
+
+// selectNodes returns the enumeration with the fields of a search among these nodes.
+func (e *enumeration) selectNodes(others device.Mask, scratch *searchScratch) enumeration {
+	s := *e
+	s.nodes = scratch.nodes[:0]
+	for id := range others.Nodes() {
+		s.nodes = append(s.nodes, id)
+	}
+	n := len(s.nodes)
+	numbers, count := scratch.numbers[:], len(s.reqs)*(n+1)*(n+1)
+	if size := count + len(s.reqs) + n; size > len(numbers) {
+		numbers = make([]uint64, size)
+	}
+	s.best, s.sums, numbers = numbers[:count], numbers[count:count+len(s.reqs)], numbers[count+len(s.reqs):]
+	for r := range s.reqs {
+		for id := range s.base.Nodes() {
+			s.sums[r] += s.value(id, r)
 		}
-		e.best[r] = make([]uint64, (n+1)*(n+1))
-		sorted = sorted[:0]
+		sorted := numbers[:0:n]
 		for from := n - 1; from >= 0; from-- {
-			v := e.value(e.nodes[from], r)
+			v := s.value(s.nodes[from], r)
 			at, _ := slices.BinarySearchFunc(sorted, v, func(a, b uint64) int { // in descending order
 				if a > b {
 					return -1
@@ -150,36 +214,44 @@ func (e *enumeration) setNodes(others device.Mask) {
 				return 1
 			})
 			sorted = slices.Insert(sorted, at, v)
+			best := s.best[s.indexBest(r, from, 0):]
 			for i, largest := range sorted {
-				e.best[r][from*(n+1)+i+1] = e.best[r][from*(n+1)+i] + largest
+				best[i+1] = best[i] + largest
 			}
 		}
 	}
+	return s
 }
 
-// search adds the sets of mask and count more of nodes[from:], in lexicographic order.
-func (e *enumeration) search(from, count int, mask device.Mask) {
-	if e.steps++; e.steps >= maxSteps || len(e.found) >= e.limit || from+count > len(e.nodes) {
-		return
+// indexBest returns the index in e.best of the sum of the count largest values of nodes[from:] for request r.
+func (e *enumeration) indexBest(r, from, count int) int {
+	n := len(e.nodes) + 1
+	return (r*n+from)*n + count
+}
+
+// search adds to found the sets of mask and count more of nodes[from:], in lexicographic order.
+func (e *enumeration) search(found []device.Mask, from, count int, mask device.Mask) []device.Mask {
+	if e.steps++; e.steps >= maxSteps || len(found) >= e.limit || from+count > len(e.nodes) {
+		return found
 	}
 	for r := range e.reqs {
-		if add(e.sums[r], e.best[r][from*(len(e.nodes)+1)+count]) < e.reqs[r].size {
-			return
+		if add(e.sums[r], e.best[e.indexBest(r, from, count)]) < e.reqs[r].size {
+			return found
 		}
 	}
 	if count == 0 {
-		e.found = append(e.found, mask)
-		return
+		return append(found, mask)
 	}
 	for at := from; at+count <= len(e.nodes); at++ {
 		for r := range e.reqs {
 			e.sums[r] += e.value(e.nodes[at], r)
 		}
-		e.search(at+1, count-1, mask|1<<e.nodes[at])
+		found = e.search(found, at+1, count-1, mask|1<<e.nodes[at])
 		for r := range e.reqs {
 			e.sums[r] -= e.value(e.nodes[at], r)
 		}
 	}
+	return found
 }
 
 // countSmallest returns the number of nodes of the smallest set whose allocatable memory satisfies all requests, or zero if there is none. For several
@@ -205,14 +277,11 @@ func (p *Policy) countSmallest(reqs []request) int {
 	if len(reqs) == 1 || p.hasRankedSet(reqs, smallest) {
 		return min(smallest, len(p.ids))
 	}
-	values := make([]uint64, len(p.amounts))
-	for i := range p.amounts {
-		values[i] = p.amounts[i].Allocatable
-	}
-	e := enumeration{policy: p, values: values, reqs: reqs, limit: 1}
-	e.setNodes(p.machine)
+	e := enumeration{policy: p, values: p.empty.free, reqs: reqs, limit: 1}
+	e = e.selectNodes(p.machine, &searchScratch{})
+	var found [1]device.Mask
 	for size := smallest; size <= len(p.ids) && e.steps < maxSteps; size++ {
-		if e.search(0, size, 0); len(e.found) > 0 {
+		if len(e.search(found[:0], 0, size, 0)) > 0 {
 			return size
 		}
 	}

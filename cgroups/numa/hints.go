@@ -13,7 +13,7 @@ import (
 
 // Hints returns the sets of NUMA nodes from which container i of a pod can have its memory: a list for each requested type, for the merge of a topology
 // policy. The smallest sets are first. The result is nil if the container has no preference: it requests no memory, has no memory of its own, or no set
-// has enough. The lists may share memory, and callers must not change them.
+// has enough. The lists may share memory, and callers must not change them. Hints allocates no memory for a single set of NUMA nodes on a machine with up to [device.MaxHintNodes] nodes.
 //
 // A container that has memory in s has the one hint of its NUMA nodes, as long as its requests are the same.
 //
@@ -26,12 +26,12 @@ func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
 	}
 	s = p.start(&s)
 	if blocks, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok {
-		return hintsOf(blocks, reqs)
+		return p.hintsOf(blocks, reqs)
 	}
 	if pod.Running {
 		return nil
 	}
-	return repeatHints(p.listHints(&s, reqs, s.listReusable(pod, i), 0), len(reqs))
+	return p.repeatHints(p.listHints(&s, reqs, s.listReusable(pod, i), 0), len(reqs))
 }
 
 // PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, as [Policy.Hints] does. If any container has memory
@@ -48,7 +48,7 @@ func (p *Policy) PodHints(s State, pod *Pod) [][]device.Hint {
 	}
 	for i := range pod.Containers {
 		if blocks, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok {
-			return hintsOf(blocks, reqs)
+			return p.hintsOf(blocks, reqs)
 		}
 	}
 	switch {
@@ -57,38 +57,55 @@ func (p *Policy) PodHints(s State, pod *Pod) [][]device.Hint {
 	case p.checkShares(pod) != "":
 		return slices.Repeat([][]device.Hint{{}}, len(reqs))
 	}
-	return repeatHints(p.listHints(&s, reqs, nil, 0), len(reqs))
+	return p.repeatHints(p.listHints(&s, reqs, nil, 0), len(reqs))
 }
 
 // hintsOf returns the hints of a container with these blocks. They are nil if it requests other types or sizes by now.
-func hintsOf(blocks []Block, reqs []request) [][]device.Hint {
+func (p *Policy) hintsOf(blocks []Block, reqs []request) [][]device.Hint {
 	if len(blocks) != len(reqs) {
 		return nil
 	}
-	lists := make([][]device.Hint, len(reqs))
+	isSingle := true
 	for i, b := range blocks { // sorted by type, as reqs
 		if b.Type != reqs[i].name || b.Size != reqs[i].size {
 			return nil
 		}
+		isSingle = isSingle && b.Nodes == blocks[0].Nodes
+	}
+	if isSingle {
+		return p.listSingle(device.Hint{Nodes: blocks[0].Nodes, Preferred: true}, len(reqs))
+	}
+	lists := make([][]device.Hint, len(reqs))
+	for i, b := range blocks {
 		lists[i] = []device.Hint{{Nodes: b.Nodes, Preferred: true}}
 	}
 	return lists
 }
 
 // repeatHints returns a list of hints count times, or nil if it is empty.
-func repeatHints(hints []device.Hint, count int) [][]device.Hint {
-	if len(hints) == 0 {
+func (p *Policy) repeatHints(hints []device.Hint, count int) [][]device.Hint {
+	switch len(hints) {
+	case 0:
 		return nil
+	case 1:
+		return p.listSingle(hints[0], count)
 	}
 	return slices.Repeat([][]device.Hint{hints}, count)
 }
 
 // listReusable returns the memory of the pod's init containers before container i that later containers have not used: for each type and set of nodes the
 // size of their blocks. A later container takes memory from these blocks first, and the blocks shrink.
-func (s *State) listReusable(pod *Pod, i int) (list []Block) {
+// The compiler puts listReusable in its caller, so that the list is on the caller's stack.
+func (s *State) listReusable(pod *Pod, i int) []Block {
+	var buffer [smallRequests]Block
+	return s.appendReusable(buffer[:0], pod, i)
+}
+
+// appendReusable appends the blocks of listReusable to an empty list.
+func (s *State) appendReusable(list []Block, pod *Pod, i int) []Block {
 	containers := s.pods.get(pod.UID)
 	if len(containers) == 0 {
-		return nil
+		return list
 	}
 	for _, c := range pod.Containers[:i] {
 		if c.Kind != device.Init {
@@ -144,7 +161,8 @@ func (p *Policy) listHints(s *State, reqs []request, reusable []Block, within de
 	if smallest == 0 || within&^p.machine != 0 {
 		return nil
 	}
-	var sets []device.Mask
+	var small, smallGroups [64]device.Mask
+	sets, groups := small[:0], p.appendGroups(smallGroups[:0], s)
 	var unused device.Mask
 	for at, id := range p.ids {
 		n := &s.nodes[at]
@@ -156,19 +174,21 @@ func (p *Policy) listHints(s *State, reqs []request, reusable []Block, within de
 		}
 	}
 	singles := len(sets)
-	for _, group := range p.listGroups(s) {
+	for _, group := range groups {
 		if group|within == group && p.hasAllocatable(group, reqs) && p.hasRoom(s, group, reqs, reusable) {
 			sets = append(sets, group)
 		}
 	}
 	hasGroups := len(sets) > singles
 	if within&^unused == 0 {
-		e := enumeration{policy: p, values: s.free, reqs: reqs, base: within, found: sets}
-		e.addSets(unused &^ within)
-		sets = e.found
+		e := enumeration{policy: p, values: s.free, reqs: reqs, base: within}
+		sets = e.addSets(sets, unused&^within)
 	}
 	if hasGroups {
 		slices.SortFunc(sets[singles:], compareSets)
+	}
+	if len(sets) == 1 {
+		return p.listSingle(device.Hint{Nodes: sets[0], Preferred: sets[0].Count() == smallest}, 1)[0]
 	}
 	hints := make([]device.Hint, len(sets))
 	for i, mask := range sets {
@@ -182,8 +202,9 @@ func compareSets(a, b device.Mask) int {
 	return cmp.Or(cmp.Compare(a.Count(), b.Count()), cmp.Compare(bits.Reverse64(uint64(b)), bits.Reverse64(uint64(a))))
 }
 
-// listGroups returns the groups of several nodes in use that another block can join: no node of the group has blocks on other sets of nodes.
-func (p *Policy) listGroups(s *State) (groups []device.Mask) {
+// appendGroups appends to an empty list the groups of several nodes in use that another block can join: no node of the group has blocks on other sets
+// of nodes.
+func (p *Policy) appendGroups(groups []device.Mask, s *State) []device.Mask {
 	for at := range s.nodes {
 		if g := s.nodes[at].group; g.Count() > 1 && !slices.Contains(groups, g) && g&^p.machine == 0 && !p.violatesGroups(s, g) {
 			groups = append(groups, g)

@@ -24,6 +24,9 @@ type Policy struct {
 	amounts  []Amounts
 	present  []bool  // the node has the type of memory; by position of the node times len(types) plus index of the type, as amounts
 	ranking  [][]int // for each type: positions of the nodes, the one with the most allocatable memory first
+
+	empty   State             // without containers
+	singles [][][]device.Hint // the lists of listSingle by hint, see Policy.indexSingle; nil: the machine has too many nodes
 }
 
 // Amounts are the amounts of one type of memory on a NUMA node in bytes.
@@ -77,24 +80,33 @@ type request struct {
 	size uint64
 }
 
-// listRequests returns the requests sorted by type.
+// smallRequests is the number of types of memory, and of reusable blocks, up to which a list is on the stack.
+const smallRequests = 8
+
+// listRequests returns the requests sorted by type. The compiler puts it in its caller, so that the list is on the caller's stack.
 func (p *Policy) listRequests(sizes map[string]uint64) []request {
-	if len(sizes) == 0 {
-		return nil
-	}
-	list := make([]request, 0, len(sizes))
+	var buffer [smallRequests]request
+	return p.appendRequests(buffer[:0], sizes)
+}
+
+// appendRequests appends the requests to an empty list, sorted by type.
+func (p *Policy) appendRequests(list []request, sizes map[string]uint64) []request {
 	for name, size := range sizes {
-		at, found := slices.BinarySearch(p.types, name)
-		if !found {
-			at = -1
-		}
-		list = append(list, request{name: name, at: at, size: size})
+		list = append(list, p.newRequest(name, size))
 	}
-	if len(list) > 1 {
-		slices.SortFunc(list, func(a, b request) int { return cmp.Compare(a.name, b.name) })
-	}
+	slices.SortFunc(list, compareRequests)
 	return list
 }
+
+func (p *Policy) newRequest(name string, size uint64) request {
+	at, found := slices.BinarySearch(p.types, name)
+	if !found {
+		at = -1
+	}
+	return request{name: name, at: at, size: size}
+}
+
+func compareRequests(a, b request) int { return cmp.Compare(a.name, b.name) }
 
 // sumFree returns the free bytes of type t on the nodes in mask. Nodes that the machine lacks have none.
 func (p *Policy) sumFree(s *State, mask device.Mask, t int) (sum uint64) {

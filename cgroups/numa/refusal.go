@@ -86,7 +86,7 @@ func (p *Policy) explain(s *State, reqs []request, reusable []Block) (lacks []La
 			lacks = append(lacks, l)
 		}
 	}
-	for _, group := range p.listGroups(s) {
+	for _, group := range p.appendGroups(nil, s) {
 		if l, short := p.findShortage(s, group, reqs, reusable); short {
 			lacks = append(lacks, l)
 		}

@@ -44,19 +44,26 @@ func (p *Policy) clone(s *State) State {
 	return next
 }
 
-// start returns s, or the state of a node without containers if s is the zero value.
+// start returns s, or the state of a node without containers if s is the zero value. Callers must not change its nodes.
 func (p *Policy) start(s *State) State {
 	if s.nodes != nil || !p.static {
 		return *s
 	}
-	next := State{nodes: make([]node, len(p.ids)), free: make([]uint64, len(p.amounts)), pods: s.pods}
+	next := p.empty
+	next.pods = s.pods
+	return next
+}
+
+// newState returns the state of a node without containers.
+func (p *Policy) newState() State {
+	s := State{nodes: make([]node, len(p.ids)), free: make([]uint64, len(p.amounts))}
 	for at, id := range p.ids {
-		next.nodes[at].group = 1 << id
+		s.nodes[at].group = 1 << id
 	}
 	for i := range p.amounts {
-		next.free[i] = p.amounts[i].Allocatable
+		s.free[i] = p.amounts[i].Allocatable
 	}
-	return next
+	return s
 }
 
 // WholePod is the name under which a [State] has the memory of a pod of which its containers have parts; see [Policy.ReservePod].
@@ -161,7 +168,7 @@ func (p *Policy) remove(s *State, b Block) {
 
 // countUse computes the use of the nodes from the blocks of all containers. It places blocks on few nodes first, which larger groups can do without.
 func (p *Policy) countUse(s *State) {
-	fresh := p.start(&State{})
+	fresh := p.clone(&State{})
 	s.nodes, s.free, s.mixed = fresh.nodes, fresh.free, false
 	var blocks []Block
 	for _, containers := range s.pods.collectPods() {
