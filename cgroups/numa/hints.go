@@ -13,7 +13,8 @@ import (
 
 // Hints returns the sets of NUMA nodes from which container i of a pod can have its memory: a list for each requested type, for the merge of a topology
 // policy. The smallest sets are first. The result is nil if the container has no preference: it requests no memory, has no memory of its own, or no set
-// has enough. The lists may share memory, and callers must not change them. Hints allocates no memory for a single set of NUMA nodes on a machine with up to [device.MaxHintNodes] nodes.
+// has enough. The lists may share memory, and callers must not change them. On a machine with up to [device.MaxHintNodes] NUMA nodes, Hints allocates
+// no memory if the result has one set.
 //
 // A container that has memory in s has the one hint of its NUMA nodes, as long as its requests are the same.
 //
@@ -36,15 +37,17 @@ func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
 
 // PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, as [Policy.Hints] does. If any container has memory
 // in s, the hint is that of the first such container, as long as it has the memory of the whole pod: in the kubelet, too, a pod of several containers has
-// no preference then. If containers of a pod of [Policy.ReservePod] would have no memory, the lists are empty: the pod is refused. Source: GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
+// no preference then. If containers of a pod of [Policy.ReservePod] would have no memory, the lists are empty: the pod is refused. Source:
+// GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) [][]device.Hint {
-	reqs := p.listRequests(p.totalRequests(pod))
+	var buffer [smallRequests]request
+	reqs := p.appendPeaks(buffer[:0], pod)
 	if !p.static || len(reqs) == 0 {
 		return nil
 	}
 	s = p.start(&s)
 	if blocks, ok := s.pods.get(pod.UID)[WholePod]; ok {
-		return hintsOf(blocks, reqs)
+		return p.hintsOf(blocks, reqs)
 	}
 	for i := range pod.Containers {
 		if blocks, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok {

@@ -65,34 +65,23 @@ func (p *Policy) containerRequests(pod *Pod, i int) map[string]uint64 {
 	return c.Requests
 }
 
-// totalRequests returns the bytes of each type of memory that the containers of the pod use at most at one time. An init container runs with the
-// sidecars before it, all sidecars with the regular containers. Types that only init containers and sidecars request are left out, as in the kubelet. A pod
-// with pod-level resources has what spec.resources requests. Source: getPodRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
-func (p *Policy) totalRequests(pod *Pod) map[string]uint64 {
-	peak, sidecars, regular := map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+// sumPeak returns the bytes of a type of memory that the containers of the pod use at most at one time. An init container runs with the sidecars before
+// it, all sidecars with the regular containers.
+func (p *Policy) sumPeak(pod *Pod, name string) uint64 {
+	var peak, sidecars, regular uint64
 	for i := range pod.Containers {
-		for name, size := range p.containerRequests(pod, i) {
-			switch pod.Containers[i].Kind {
-			case device.Init:
-				peak[name] = max(peak[name], add(sidecars[name], size))
-			case device.Sidecar:
-				sidecars[name] = add(sidecars[name], size)
-			default:
-				regular[name] = add(regular[name], size)
-			}
+		size, ok := p.containerRequests(pod, i)[name]
+		switch kind := pod.Containers[i].Kind; {
+		case !ok:
+		case kind == device.Init:
+			peak = max(peak, add(sidecars, size))
+		case kind == device.Sidecar:
+			sidecars = add(sidecars, size)
+		default:
+			regular = add(regular, size)
 		}
 	}
-	for name := range regular {
-		regular[name] = max(peak[name], add(regular[name], sidecars[name]))
-	}
-	if p.IsPodLevel(pod) && pod.Guaranteed { // a type that only containers request is theirs; an API server adds it to spec.resources
-		for name, size := range pod.Requests {
-			if regular[name] = size; size == 0 {
-				delete(regular, name)
-			}
-		}
-	}
-	return regular
+	return max(peak, add(regular, sidecars))
 }
 
 // add returns a+b, or the largest number if the sum has more than 64 bits.

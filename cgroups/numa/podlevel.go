@@ -24,7 +24,7 @@ func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Hint) (State, err
 	if err := pod.validate(); err != nil {
 		return s, err
 	}
-	reqs := p.listRequests(p.totalRequests(pod))
+	reqs := p.appendPeaks(nil, pod)
 	if !p.static || len(reqs) == 0 || pod.Running || s.pods.get(pod.UID) != nil {
 		return s, nil
 	}
@@ -37,7 +37,7 @@ func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Hint) (State, err
 		return s, &Refusal{Reason: device.ReasonUnexpectedAdmissionError, Message: message, Lacks: p.explain(&base, reqs, nil)}
 	}
 	next := p.clone(&base)
-	parts := p.dividePod(pod, nodes)
+	parts := p.dividePod(pod, reqs, nodes)
 	for _, b := range parts[WholePod] {
 		if !p.place(&next, b) {
 			next.mixed = true
@@ -82,8 +82,11 @@ func (p *Policy) checkShares(pod *Pod) string {
 }
 
 // dividePod returns the part of each container of the memory of a pod on these NUMA nodes, by name, and all of it under [WholePod].
-func (p *Policy) dividePod(pod *Pod, nodes device.Mask) map[string][]Block {
-	rest := p.totalRequests(pod) // without the memory of sidecars and regular containers so far
+func (p *Policy) dividePod(pod *Pod, reqs []request, nodes device.Mask) map[string][]Block {
+	rest := map[string]uint64{} // without the memory of sidecars and regular containers so far
+	for _, r := range reqs {
+		rest[r.name] = r.size
+	}
 	parts := map[string][]Block{WholePod: newBlocks(rest, nodes)}
 	for i := range pod.Containers {
 		c := &pod.Containers[i]

@@ -66,7 +66,7 @@ func (p *Policy) Explain(s State, pod *Pod, i int) []Lack {
 
 // ExplainPod returns why the NUMA nodes cannot serve a pod of ReservePod, as Explain does for a container. It is nil if the pod has memory or requests none.
 func (p *Policy) ExplainPod(s State, pod *Pod) []Lack {
-	reqs := p.listRequests(p.totalRequests(pod))
+	reqs := p.appendPeaks(nil, pod)
 	if s.pods.get(pod.UID) != nil || !p.static || len(reqs) == 0 {
 		return nil
 	}

@@ -48,8 +48,9 @@ func TestHintsOfOneSetAllocateNoMemory(t *testing.T) {
 			{"one node", used, newPod("a", map[string]uint64{numa.Memory: mib, "hugepages-1Mi": uint64(count-1) * mib}), []device.Hint{{Nodes: last, Preferred: true}}},
 			{"too little", numa.State{}, newPod("a", map[string]uint64{numa.Memory: (free + 1) * mib}), nil},
 		} {
-			var lists [][]device.Hint
-			allocs := testing.AllocsPerRun(10, func() { lists = p.Hints(tc.state, tc.pod, 0) })
+			var lists, podLists [][]device.Hint
+			allocs := testing.AllocsPerRun(10, func() { lists, podLists = p.Hints(tc.state, tc.pod, 0), p.PodHints(tc.state, tc.pod) })
+			require.Equal(t, lists, podLists)
 			require.Zero(t, allocs, "%d nodes: %s", count, tc.name)
 			for _, list := range lists {
 				require.Equal(t, tc.want, list, "%d nodes: %s", count, tc.name)
