@@ -293,7 +293,7 @@ internal/kubeconfig max 200: internal/atomicfile internal/certstore internal/pla
 internal/certtest max 200: apiserver/apiservertest API k8s.io/client-go/tools/clientcmd/...
 
 # Metrics: client_golang is imported here alone.
-nodeapi/prom            max 130: cgroups cgroups/cpus cgroups/podtree cri device eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
+nodeapi/prom            max 130: cgroups cgroups/cpus cgroups/numa cgroups/podtree cri device eviction gc images internal/containers lifecycle lifecycle/podstatus nodeapi/prom/internal/answer pleg probe qos volume API PROM internal/required lifecycle/podevents
 nodeapi/prom/internal/answer max   0:
 nodeapi/prom/usage      max 110: cgroups cri internal/latest nodeapi/prom/internal/answer nodestatus/machine stats API PROM k8s.io/kubelet/pkg/apis/stats/v1alpha1 internal/required
 internal/promtest   max  40: PROM

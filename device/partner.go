@@ -65,6 +65,16 @@ func (list partners) commit() error {
 	return nil
 }
 
+// Share tells whose CPUs or memory a container has. It is for metrics.
+type Share int
+
+// The shares.
+const (
+	OfNode      Share = iota // the container has them for itself, from the node
+	OfPod                    // the container has them for itself, from its pod, which has pod-level resources
+	SharedOfPod              // the container shares them with other containers of its pod
+)
+
 // MemoryBlock is an amount of memory of one type on a set of NUMA nodes, which a container has for itself.
 type MemoryBlock struct {
 	Type  string // "memory", or a size of huge pages such as "hugepages-2Mi"

@@ -3,7 +3,10 @@
 
 package cpus
 
-import "github.com/seed81659283/nodeagent/cgroups/topology"
+import (
+	"github.com/seed81659283/nodeagent/cgroups/topology"
+	"github.com/seed81659283/nodeagent/device"
+)
 
 // Usage counts the CPUs of a node, for metrics. The policy none has the zero value.
 type Usage struct {
@@ -25,9 +28,10 @@ func (p *Policy) Usage(s State) Usage {
 	return u
 }
 
-// Pinning is the outcome of a reservation for one container that needs exclusive CPUs, for metrics.
+// Pinning is the outcome of a reservation for one container that needs exclusive CPUs, or that shares those of its pod, for metrics.
 type Pinning struct {
-	PodUID, Container string
+	PodUID, Container string // no Container: the pod was refused as a whole
+	Share             device.Share
 	Taken             topology.CPUSet // empty if the container had its CPUs before, or has none because of Err
 	WholeCores        bool            // the option full-pcpus-only is set
 	OneCache          bool            // the CPUs in Taken share one last-level cache
@@ -47,6 +51,30 @@ func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinni
 		o.OneCache = p.shareCache(o.Taken)
 	}
 	return o, true
+}
+
+// PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its CPUs, as Pinning does. A pod that was refused with err
+// has one outcome. That of the first container tells whether all CPUs of the pod share a last-level cache. Source: allocatePodForAdd in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
+func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []Pinning) {
+	if !p.static || p.countPeak(pod) == 0 {
+		return nil
+	}
+	if err != nil {
+		return []Pinning{{PodUID: pod.UID, Share: device.OfPod, Err: err}}
+	}
+	for i := range pod.Containers {
+		o := Pinning{PodUID: pod.UID, Container: pod.Containers[i].Name, Share: device.OfPod}
+		if p.SharesPod(after, pod, i) {
+			o.Share = device.SharedOfPod
+		}
+		if len(before.Assigned[pod.UID]) == 0 {
+			o.Taken = after.Assigned[pod.UID][o.Container]
+			o.OneCache = i == 0 && p.shareCache(after.Assigned[pod.UID][WholePod])
+		}
+		list = append(list, o)
+	}
+	return list
 }
 
 // shareCache reports whether all CPUs of a set that is not empty share a last-level cache.

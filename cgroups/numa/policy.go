@@ -99,23 +99,20 @@ func (p *Policy) appendRequests(list []request, sizes map[string]uint64) []reque
 }
 
 // appendPeaks appends to an empty list the requests of the containers of the pod together, sorted by type. Types that only init containers and sidecars
-// request are left out, as in the kubelet. A pod with pod-level resources has the requests of spec.resources, and its containers those of other types: an
-// API server adds them to spec.resources. Source: getPodRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
+// request are left out, as in the kubelet. A pod with pod-level resources has the requests of spec.resources, to which an API server adds the types of its
+// containers. Source: getPodRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) appendPeaks(list []request, pod *Pod) []request {
-	isWhole := p.IsPodLevel(pod) && pod.Guaranteed
+	isWhole := p.IsPodLevel(pod)
 	for name, size := range pod.Requests {
-		if isWhole && size > 0 {
+		if isWhole && pod.Guaranteed && size > 0 {
 			list = append(list, p.newRequest(name, size))
 		}
 	}
 	for i := range pod.Containers {
-		if pod.Containers[i].Kind != device.Regular {
+		if isWhole || pod.Containers[i].Kind != device.Regular {
 			continue
 		}
 		for name := range p.containerRequests(pod, i) {
-			if _, ofPod := pod.Requests[name]; isWhole && ofPod {
-				continue
-			}
 			if !slices.ContainsFunc(list, func(r request) bool { return r.name == name }) {
 				list = append(list, p.newRequest(name, p.sumPeak(pod, name)))
 			}

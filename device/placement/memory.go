@@ -50,6 +50,7 @@ type memoryPartner struct {
 	lacks       []numa.Lack // of the container whose memory was refused last
 	outcomes    []error     // of the last reservation for each container, in their order; the last may be an error
 	isWholePod  bool        // the hints of the whole pod are merged
+	before      numa.State  // before the reservation
 }
 
 // begin starts the reservation anew.
@@ -113,12 +114,21 @@ func (m *memoryPartner) needsMemory() bool {
 }
 
 // reportPinnings calls the hook MemoryPinned for each container that was tried. A nil partner or hook does nothing.
-func (m *memoryPartner) reportPinnings(hook func(error)) {
-	if m == nil || hook == nil || !m.needsMemory() {
+func (m *memoryPartner) reportPinnings(hook func(numa.Pinning)) {
+	if m == nil || hook == nil || len(m.outcomes) == 0 {
 		return
 	}
-	for _, err := range m.outcomes {
-		hook(err)
+	policy := m.allocator.Policy()
+	if m.isWhole() {
+		for _, p := range policy.PodPinnings(m.before, m.allocator.State(), &m.pod.Pod, m.outcomes[0]) {
+			hook(p)
+		}
+		return
+	}
+	for i, err := range m.outcomes {
+		if p, ok := policy.Pinning(m.before, &m.pod.Pod, i, err); ok {
+			hook(p)
+		}
 	}
 }
 

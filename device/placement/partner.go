@@ -96,8 +96,8 @@ func (c *cpuPartner) Hints(container int) [][]device.Hint {
 // Reserve implements [device.Partner].
 func (c *cpuPartner) Reserve(container int, affinity device.Hint) error {
 	var err error
-	switch isWhole := c.isWholePod && c.placement.opts.Policy.IsPodLevel(c.pod); {
-	case !isWhole:
+	switch {
+	case !c.isWhole():
 		err = c.reservation.Take(container, affinity.Nodes)
 	case container == 0:
 		err = c.reservation.TakePod(affinity.Nodes)
@@ -106,6 +106,9 @@ func (c *cpuPartner) Reserve(container int, affinity device.Hint) error {
 	return err
 }
 
+// isWhole reports whether the CPUs of the pod are reserved as a whole.
+func (c *cpuPartner) isWhole() bool { return c.isWholePod && c.placement.opts.Policy.IsPodLevel(c.pod) }
+
 // reportPinnings calls the hook CPUsPinned for each container that was tried and needs exclusive CPUs. before is the state before the reservation.
 func (c *cpuPartner) reportPinnings(before cpus.State) {
 	hook := c.placement.opts.Hooks.CPUsPinned
@@ -113,6 +116,12 @@ func (c *cpuPartner) reportPinnings(before cpus.State) {
 		return
 	}
 	after := c.placement.allocator.State()
+	if c.isWhole() && len(c.outcomes) > 0 {
+		for _, p := range c.placement.opts.Policy.PodPinnings(before, after, c.pod, c.outcomes[0].err) {
+			hook(p)
+		}
+		return
+	}
 	for i, o := range c.outcomes {
 		if p, ok := c.placement.opts.Policy.Pinning(before, after, c.pod, i, o.err); ok {
 			hook(p)
@@ -124,7 +133,7 @@ func (c *cpuPartner) reportPinnings(before cpus.State) {
 // explains all containers that need CPUs. before is the state before the reservation.
 func (c *cpuPartner) explainRefusal(before cpus.State) string {
 	policy, state, failed := c.placement.opts.Policy, before, 0
-	if c.isWholePod && policy.IsPodLevel(c.pod) {
+	if c.isWhole() {
 		return policy.ExplainPod(before, c.pod)
 	}
 	for ; failed < len(c.outcomes) && c.outcomes[failed].err == nil; failed++ {

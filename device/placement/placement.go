@@ -68,9 +68,9 @@ type Hooks struct {
 	// CPUsPinned is called for each container that needs exclusive CPUs, after the pod has got all its resources or was rejected
 	// (kubelet_cpu_manager_pinning_requests_total).
 	CPUsPinned func(cpus.Pinning)
-	// MemoryPinned is called for each container of a Guaranteed pod under the memory policy Static, after the pod has got all its resources or was
-	// rejected, with the error of its memory or nil (kubelet_memory_manager_pinning_requests_total).
-	MemoryPinned func(err error)
+	// MemoryPinned is called for each container with memory of its own, after the pod has got all its resources or was rejected
+	// (kubelet_memory_manager_pinning_requests_total).
+	MemoryPinned func(numa.Pinning)
 }
 
 // Kubelet switches off differences between a [Placement] and the kubelet.
@@ -265,7 +265,7 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	partners := []partner{processors}
 	var memory *memoryPartner
 	if p.memory != nil {
-		memory = &memoryPartner{allocator: p.memory, pod: newMemoryPod(pod)}
+		memory = &memoryPartner{allocator: p.memory, pod: newMemoryPod(pod), before: p.memory.State()}
 		memory.pod.Running = started
 		partners = append(partners, memory)
 	}

@@ -65,7 +65,7 @@ type node struct {
 	pods         map[string]cri.Pod // by UID
 	notify       []func(uids ...string)
 	pinned       []cpus.Pinning
-	memoryPinned []error
+	memoryPinned []numa.Pinning
 	asked        int               // reservations that device.Hooks.Reserved has reported
 	cpus         map[string]string // cpuset.cpus that was written, by container ID
 	mems         map[string]string // cpuset.mems at the start, by container ID
@@ -102,7 +102,7 @@ func (n *node) start() (stop func()) {
 		ResizeCPUs: n.resizes, ResizeMemory: n.resizes,
 		Hooks: placement.Hooks{
 			CPUsPinned:   func(p cpus.Pinning) { n.pinned = append(n.pinned, p) },
-			MemoryPinned: func(err error) { n.memoryPinned = append(n.memoryPinned, err) },
+			MemoryPinned: func(p numa.Pinning) { n.memoryPinned = append(n.memoryPinned, p) },
 		},
 	}
 	if n.memory.Policy != "" {

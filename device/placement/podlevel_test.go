@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -39,6 +40,9 @@ func TestContainersDivideTheCPUsAndMemoryOfTheirPod(t *testing.T) {
 		n.run(shared)
 		assert.Equal(t, map[string]string{"a": "1", "b": "2-3"}, n.run(pod))
 		assert.Equal(t, "0,4-7", n.written("shared/a"), "no container of another pod runs on CPUs of the pod")
+		require.Len(t, n.pinned, 2)
+		assert.Equal(t, []device.Share{device.OfPod, device.SharedOfPod}, []device.Share{n.pinned[0].Share, n.pinned[1].Share})
+		assert.Equal(t, []numa.Pinning{{Share: device.OfPod, Taken: 1}, {Share: device.SharedOfPod, Taken: 1}}, n.memoryPinned)
 		assert.Equal(t, "0", n.mems["pod/a"])
 		assert.Equal(t, "0", n.mems["pod/b"])
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/device"
 )
 
@@ -30,6 +31,9 @@ type managerMetrics struct {
 	memoryRequests, memoryErrors   *counter
 	shared, exclusive, perNUMANode *computedGauge
 
+	podLevel                                   *group // metrics of the gate PodLevelResourceManagers
+	allocations, allocationErrors, assignments *counter
+
 	mu    sync.Mutex        // guards usage
 	usage func() cpus.Usage // nil: not known, and the gauges have no series
 }
@@ -45,6 +49,33 @@ func (m *Metrics) buildManagers(g *group) {
 	c.exclusive = m.newComputedGauge("kubelet_cpu_manager_exclusive_cpu_allocation_count", "CPUs that containers have exclusively.")
 	c.perNUMANode = m.newComputedGauge("kubelet_cpu_manager_allocation_per_numa", "CPUs of a NUMA node that containers have exclusively.", boundaryNode)
 	g.collectors = append(g.collectors, c)
+}
+
+func (m *Metrics) buildPodLevelManagers(g *group) {
+	c := &m.managers
+	c.podLevel = g
+	c.allocations = g.addCounter("kubelet_resource_manager_allocations_total", "Allocations of exclusive CPUs or memory.", "resource_name", "source")
+	c.allocationErrors = g.addCounter("kubelet_resource_manager_allocation_errors_total", "Containers or pods that could not get their exclusive CPUs or memory.", "resource_name", "source")
+	c.assignments = g.addCounter("kubelet_resource_manager_container_assignments_total", "Containers that got CPUs or memory, for themselves or with containers of their pod.", "resource_name", "assignment_type")
+}
+
+// recordShare counts the allocations for a container of which package placement has reported the outcome.
+func (c *managerMetrics) recordShare(resource string, share device.Share, taken int, err error) {
+	source, kind := "node", "node_exclusive"
+	switch share {
+	case device.OfNode:
+	case device.OfPod:
+		source, kind = "pod", "pod_exclusive"
+	case device.SharedOfPod:
+		source, kind = "pod", "pod_shared"
+	}
+	switch {
+	case err != nil:
+		c.allocationErrors.inc(resource, source)
+	case taken > 0:
+		c.allocations.add(float64(taken), resource, source)
+		c.assignments.inc(resource, kind)
+	}
 }
 
 // Describe implements prometheus.Collector.
@@ -86,6 +117,9 @@ func (m *Metrics) CPUUsage(usage func() cpus.Usage) {
 func (m *Metrics) CPUs(config cpus.Config) (pinned func(cpus.Pinning)) {
 	d := &m.devices
 	m.managers.group.enabled.Store(true)
+	if config.Gates.PodLevel {
+		m.managers.podLevel.enabled.Store(true)
+	}
 	if config.Policy == cpus.PolicyStatic { // as in the kubelet, these series exist before the first pod
 		d.aligned.add(0, scopeContainer, boundaryCore)
 		d.aligned.add(0, scopeContainer, boundaryCache)
@@ -100,10 +134,14 @@ func (m *Metrics) CPUs(config cpus.Config) (pinned func(cpus.Pinning)) {
 	return m.recordPinning
 }
 
-// recordPinning counts a container that needs exclusive CPUs. Source: allocateForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// recordPinning counts a container that needs exclusive CPUs, or shares those of its pod. Source: allocateForAdd and allocatePodForAdd in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
 func (m *Metrics) recordPinning(p cpus.Pinning) {
 	c, d := &m.managers, &m.devices
-	c.cpuRequests.inc()
+	c.recordShare("cpu", p.Share, min(1, p.Taken.Len()), p.Err)
+	if p.Share != device.SharedOfPod {
+		c.cpuRequests.inc()
+	}
 	switch {
 	case p.Err != nil:
 		c.cpuErrors.inc()
@@ -119,14 +157,16 @@ func (m *Metrics) recordPinning(p cpus.Pinning) {
 	}
 }
 
-// Memory returns a function that counts containers of which package cgroups/numa reserves memory. The caller calls it once for each such container of a
-// pod, with the error of the reservation, or nil.
-func (m *Metrics) Memory() (pinned func(err error)) {
+// Memory returns a function for the hook MemoryPinned of package device/placement, which counts containers with memory of their own.
+func (m *Metrics) Memory() (pinned func(numa.Pinning)) {
 	c := &m.managers
 	c.group.enabled.Store(true)
-	return func(err error) {
-		c.memoryRequests.inc()
-		if err != nil {
+	return func(p numa.Pinning) {
+		c.recordShare("memory", p.Share, p.Taken, p.Err)
+		if p.Share != device.SharedOfPod {
+			c.memoryRequests.inc()
+		}
+		if p.Err != nil {
 			c.memoryErrors.inc()
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/nodeapi/prom"
 )
@@ -48,10 +50,47 @@ func TestPinningMetrics(t *testing.T) {
 	assert.EqualValues(t, 2, metricValue(t, registry, alignedFamily, "boundary=uncore_cache"))
 
 	memory := m.Memory()
-	memory(nil)
-	memory(errors.New("no memory"))
+	memory(numa.Pinning{Taken: 1})
+	memory(numa.Pinning{Err: errors.New("no memory")})
 	assert.EqualValues(t, 2, metricValue(t, registry, "kubelet_memory_manager_pinning_requests_total"))
 	assert.EqualValues(t, 1, metricValue(t, registry, "kubelet_memory_manager_pinning_errors_total"))
+}
+
+func TestMetricsOfPodLevelResources(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := prom.New(registry, prom.Options{})
+	require.NoError(t, err)
+	m.CPUs(cpus.Config{Policy: cpus.PolicyStatic})
+	assert.NotContains(t, gatherFamilies(t, registry), "kubelet_resource_manager_allocations_total", "the gate is off")
+	pinned, memory := m.CPUs(cpus.Config{Policy: cpus.PolicyStatic, Gates: cpus.Gates{PodLevel: true}}), m.Memory()
+	for _, p := range []cpus.Pinning{
+		{Taken: topology.NewCPUSet(1, 2)}, {}, {Share: device.OfPod, Taken: topology.NewCPUSet(3)}, {Share: device.SharedOfPod, Taken: topology.NewCPUSet(4)},
+		{Share: device.OfPod, Err: errors.New("no CPU")},
+	} {
+		pinned(p)
+	}
+	memory(numa.Pinning{Taken: 2})
+	memory(numa.Pinning{Share: device.SharedOfPod, Taken: 1})
+	memory(numa.Pinning{Err: errors.New("no memory")})
+	for _, tc := range []struct {
+		want   float64
+		family string
+		labels []string
+	}{
+		{1, "allocations", []string{"resource_name=cpu", "source=node"}},
+		{2, "allocations", []string{"resource_name=cpu", "source=pod"}},
+		{1, "allocation_errors", []string{"resource_name=cpu", "source=pod"}},
+		{1, "container_assignments", []string{"resource_name=cpu", "assignment_type=node_exclusive"}},
+		{1, "container_assignments", []string{"resource_name=cpu", "assignment_type=pod_exclusive"}},
+		{1, "container_assignments", []string{"resource_name=cpu", "assignment_type=pod_shared"}},
+		{2, "allocations", []string{"resource_name=memory", "source=node"}},
+		{1, "allocations", []string{"resource_name=memory", "source=pod"}},
+		{1, "allocation_errors", []string{"resource_name=memory", "source=node"}},
+		{1, "container_assignments", []string{"resource_name=memory", "assignment_type=node_exclusive"}},
+	} {
+		assert.Equal(t, tc.want, metricValue(t, registry, "kubelet_resource_manager_"+tc.family+"_total", tc.labels...), "%v", tc)
+	}
+	assert.EqualValues(t, 4, metricValue(t, registry, "kubelet_cpu_manager_pinning_requests_total"), "without the container that shares the CPUs of its pod")
 }
 
 func TestCPUUsageIsThatOfTheRequest(t *testing.T) {

@@ -104,6 +104,7 @@ func New(registry prometheus.Registerer, opts Options) (*Metrics, error) {
 	add(registry, "pods API", m.buildPodsAPI)
 	add(registry, "devices", m.buildDevices)
 	add(registry, "managers", m.buildManagers)
+	add(registry, "managers of pod-level resources", m.buildPodLevelManagers)
 	add(registry, "device plugins", m.buildDevicePlugins)
 	add(registry, "podresources API", m.buildPodResources)
 	for i, g := range groups {

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/cgroups/podtree"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device"
@@ -152,7 +153,7 @@ func (p *testPages) feedDevices() {
 	d.Reserved(device.Reservation{Policy: device.SingleNUMANode, PodScope: true, Err: &device.Refusal{Reason: device.ReasonTopologyAffinityError}})
 	m.CPUs(cpus.Config{Policy: cpus.PolicyStatic, Topology: device.Restricted})(cpus.Pinning{WholeCores: true, OneCache: true})
 	m.CPUUsage(func() cpus.Usage { return cpus.Usage{Free: 3, Nodes: map[int]int{0: 1}} })
-	m.Memory()(errors.New("no memory"))
+	m.Memory()(numa.Pinning{Err: errors.New("no memory")})
 	m.DevicePlugins()("example.com/gpu")
 	received, failed := m.PodResources()
 	for _, method := range []string{"List", "Get", "GetAllocatableResources", "NotKnown"} {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager/bitmask"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	"k8s.io/utils/cpuset"
 
 	"github.com/seed81659283/nodeagent/cgroups/cpus"
@@ -36,7 +37,7 @@ var unitNews, unitRestores, unitReserves, unitPodReserves, unitRetains, unitHint
 func unitConfig(p *staticPolicy) cpus.Config {
 	return cpus.Config{
 		Policy: cpus.PolicyStatic, Options: unitPolicyOptions(p.options), Topology: unitTopologyPolicy(p.affinity),
-		Gates:        cpus.Gates{AlphaOptions: true, PodLevel: utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)},
+		Gates:        cpus.Gates{AlphaOptions: true, PodLevel: unitGate()},
 		ReservedCPUs: unitSet(p.reservedCPUs), Kubelet: cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true},
 	}
 }
@@ -122,7 +123,9 @@ func (p *staticPolicy) AllocatePod(logger klog.Logger, s state.State, pod *v1.Po
 	unitPodReserves.Add(1)
 	before, ours := unitState(s), unitPod(pod)
 	affinity := p.affinity.GetAffinity(logger, string(pod.UID), ours.Containers[0].Name)
-	after, err := unitPolicy(p).ReservePod(before, ours, unitAffinity(affinity.NUMANodeAffinity))
+	policy := unitPolicy(p)
+	after, err := policy.ReservePod(before, ours, unitAffinity(affinity.NUMANodeAffinity))
+	unitRecord(policy.PodPinnings(before, after, ours, err))
 	if err != nil {
 		return unitError(err)
 	}
@@ -185,7 +188,7 @@ func (p *staticPolicy) guaranteedCPUs(logger klog.Logger, pod *v1.Pod, container
 	}
 	unitCounts.Add(1)
 	ours := unitPod(pod)
-	return unitPolicy(p).UnitCount(ours, unitContainer(ours, container))
+	return cpus.UnitCount(unitGate(), ours, unitContainer(ours, container))
 }
 
 func (p *staticPolicy) podGuaranteedCPUs(logger klog.Logger, pod *v1.Pod) int {
@@ -193,12 +196,33 @@ func (p *staticPolicy) podGuaranteedCPUs(logger klog.Logger, pod *v1.Pod) int {
 		return p.kubeletPodGuaranteedCPUs(logger, pod)
 	}
 	unitCounts.Add(1)
-	return unitPolicy(p).UnitPeak(unitPod(pod))
+	return cpus.UnitPeak(unitGate(), unitPod(pod))
 }
 
 // unitIsUngated reports whether a pod has pod-level resources, and their gate is off. The kubelet counts its CPUs, and then gives it none.
 func unitIsUngated(pod *v1.Pod) bool {
-	return resourcehelper.IsPodLevelResourcesSet(pod) && !utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)
+	return resourcehelper.IsPodLevelResourcesSet(pod) && !unitGate()
+}
+
+// unitGate reports whether the gate PodLevelResourceManagers is on.
+func unitGate() bool {
+	return utilfeature.DefaultFeatureGate.Enabled(features.PodLevelResourceManagers)
+}
+
+// unitRecord adds the outcomes of the reservation of a pod to the kubelet's metrics.
+func unitRecord(pinnings []cpus.Pinning) {
+	for _, p := range pinnings {
+		if p.Err != nil {
+			metrics.ResourceManagerAllocationErrorsTotal.WithLabelValues(metrics.ResourceManagerCPU, metrics.ResourceManagerPod).Inc()
+			continue
+		}
+		kind := metrics.ResourceManagerExclusivePod
+		if p.Share == device.SharedOfPod {
+			kind = metrics.ResourceManagerSharedPod
+		}
+		metrics.ResourceManagerAllocationsTotal.WithLabelValues(metrics.ResourceManagerCPU, metrics.ResourceManagerPod).Inc()
+		metrics.ResourceManagerContainerAssignments.WithLabelValues(metrics.ResourceManagerCPU, kind).Inc()
+	}
 }
 
 // unitError returns the kubelet's error for a refusal.

@@ -13,8 +13,10 @@ func (p *Policy) UnitUnreserved() *Policy {
 	return &unreserved
 }
 
-// UnitCount returns the number of exclusive CPUs of container i of a pod.
-func (p *Policy) UnitCount(pod *Pod, i int) int { return p.countCPUs(pod, i) }
+// UnitCount returns the number of exclusive CPUs of container i of a pod. podLevel is Gates.PodLevel.
+func UnitCount(podLevel bool, pod *Pod, i int) int {
+	return (&Policy{podLevel: podLevel}).countCPUs(pod, i)
+}
 
 // UnitPeak returns the number of exclusive CPUs of a pod.
-func (p *Policy) UnitPeak(pod *Pod) int { return p.countPeak(pod) }
+func UnitPeak(podLevel bool, pod *Pod) int { return (&Policy{podLevel: podLevel}).countPeak(pod) }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cm/memorymanager/state"
 	"k8s.io/kubernetes/pkg/kubelet/cm/topologymanager"
 	"k8s.io/kubernetes/pkg/kubelet/lifecycle"
+	"k8s.io/kubernetes/pkg/kubelet/metrics"
 
 	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/device"
@@ -65,6 +66,7 @@ func (p *staticPolicy) AllocatePod(logger klog.Logger, s state.State, pod *v1.Po
 	affinity := unitAffinity(p.affinity.GetAffinity(logger, string(pod.UID), ours.Containers[0].Name))
 	policy, before := unitState(s)
 	after, err := policy.ReservePod(before, ours, affinity)
+	unitRecord(policy.PodPinnings(before, after, ours, err))
 	if refusal := (*numa.Refusal)(nil); errors.As(err, &refusal) && refusal.Reason == device.ReasonEmptyPodSharedPoolError {
 		return admission.NewEmptyPodSharedPoolError(errors.New(refusal.Message))
 	}
@@ -73,6 +75,22 @@ func (p *staticPolicy) AllocatePod(logger klog.Logger, s state.State, pod *v1.Po
 	}
 	unitStore(s, policy, before, after)
 	return nil
+}
+
+// unitRecord adds the outcomes of the reservation of a pod to the kubelet's metrics.
+func unitRecord(pinnings []numa.Pinning) {
+	for _, p := range pinnings {
+		if p.Err != nil {
+			metrics.ResourceManagerAllocationErrorsTotal.WithLabelValues(metrics.ResourceManagerMemory, metrics.ResourceManagerPod).Inc()
+			continue
+		}
+		kind := metrics.ResourceManagerExclusivePod
+		if p.Share == device.SharedOfPod {
+			kind = metrics.ResourceManagerSharedPod
+		}
+		metrics.ResourceManagerAllocationsTotal.WithLabelValues(metrics.ResourceManagerMemory, metrics.ResourceManagerPod).Inc()
+		metrics.ResourceManagerContainerAssignments.WithLabelValues(metrics.ResourceManagerMemory, kind).Inc()
+	}
 }
 
 func (p *staticPolicy) RemoveContainer(logger klog.Logger, s state.State, podUID string, containerName string) {

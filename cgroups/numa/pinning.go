@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The nodeagent Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package numa
+
+import "github.com/seed81659283/nodeagent/device"
+
+// Pinning is the outcome of a reservation for one container with memory of its own, or that shares the memory of its pod, for metrics.
+type Pinning struct {
+	Share device.Share
+	Taken int   // allocations: one for each type of memory, or one of the memory of the pod; zero: the container had its memory before, or has none because of Err
+	Err   error // nil: the container has its memory
+}
+
+// Pinning returns the outcome for container i of a pod, whose reservation began in the state before, or has failed with err. It returns false for a
+// container that has no memory of its own. Source: Allocate in pkg/kubelet/cm/memorymanager/policy_static.go.
+func (p *Policy) Pinning(before State, pod *Pod, i int, err error) (Pinning, bool) {
+	requests := p.containerRequests(pod, i)
+	if !p.static || len(requests) == 0 {
+		return Pinning{}, false
+	}
+	o := Pinning{Err: err}
+	if _, had := before.pods.get(pod.UID)[pod.Containers[i].Name]; !had && err == nil && !pod.Running {
+		o.Taken = len(requests)
+	}
+	return o, true
+}
+
+// PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its memory, as Pinning does. A pod that was refused with
+// err has one outcome. Source: AllocatePod in pkg/kubelet/cm/memorymanager/policy_static.go.
+func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []Pinning) {
+	if !p.static || !pod.Guaranteed {
+		return nil
+	}
+	if err != nil {
+		return []Pinning{{Share: device.OfPod, Err: err}}
+	}
+	for i := range pod.Containers {
+		o := Pinning{Share: device.OfPod}
+		if p.SharesPod(after, pod, i) {
+			o.Share = device.SharedOfPod
+		}
+		if before.pods.get(pod.UID) == nil && after.pods.get(pod.UID) != nil {
+			o.Taken = 1
+		}
+		list = append(list, o)
+	}
+	return list
+}
