@@ -99,7 +99,7 @@ tests cni:                      internal/cnitest API SYS
 tests cni/netns internal/isolated: SYS
 tests nodetest/machine: cgroups/driver SYS
 tests nodetest: cgroups/driver cri/process nodetest/internal/worker
-tests nodeapi/prom:             internal/promtest cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
+tests nodeapi/prom:             internal/promtest cgroups/topology cri/critest images/credential github.com/prometheus/client_golang/prometheus/testutil/...
 
 # The map has no code.
 .                      max   0:

@@ -54,7 +54,7 @@ func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinni
 }
 
 // PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its CPUs, as Pinning does. A pod that was refused with err
-// has one outcome. That of the first container tells whether all CPUs of the pod share a last-level cache. Source: allocatePodForAdd in
+// has one outcome. That of the first container reports whether all CPUs of the pod share a last-level cache. Source: allocatePodForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []Pinning) {
 	if !p.static || p.countPeak(pod) == 0 {
