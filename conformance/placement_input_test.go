@@ -184,9 +184,9 @@ func (in *placementInput) makeStep(c *conformance.Choices, number int) placement
 	switch kind := c.Int(16); {
 	case kind < 10:
 		return placementStep{Admit: in.makePod(c, number)}
-	case kind < 13:
+	case kind < 12:
 		return placementStep{Remove: 1 + c.Int(4)}
-	case kind < 15 && len(in.Devices) > 0:
+	case kind < 14 && len(in.Devices) > 0:
 		at := c.Int(len(in.Devices))
 		list := append([]device.Device(nil), in.Devices[at]...)
 		for i := range list {
@@ -195,7 +195,7 @@ func (in *placementInput) makeStep(c *conformance.Choices, number int) placement
 			}
 		}
 		return placementStep{List: &placementList{Resource: at, Devices: list}}
-	case kind == 15 && c.OneIn(2) && !(in.Topology.PodLevel && in.Topology.PodScope): // the kubelet would allocate a second time
+	case kind >= 14 && !(in.Topology.PodLevel && in.Topology.PodScope): // the kubelet would allocate a second time
 		return placementStep{Restart: &placementRestart{Late: c.OneIn(4)}}
 	}
 	return placementStep{Remove: 1}

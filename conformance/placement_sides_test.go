@@ -79,6 +79,7 @@ type kubeletPlacement struct {
 	unready  bool // no source has listed its pods
 	watched  bool // mixed is wanted
 	mixed    bool // a node served two sets of nodes
+	held     bool // a pod that was refused after a restart held what some of its containers had got, until all pods were admitted again
 }
 
 // AddSource and AllReady implement the kubelet's interface of sources.
@@ -182,7 +183,10 @@ func (k *kubeletPlacement) clean() {
 }
 
 func (k *kubeletPlacement) admit(pod *corev1.Pod) string {
+	uid := string(pod.UID)
+	before := len(k.memState.GetMemoryAssignments()[uid]) + len(k.cpuState.GetCPUAssignments()[uid])
 	reason, message := k.devices.Admit(context.Background(), pod)
+	k.held = k.held || k.unready && reason != "" && len(k.memState.GetMemoryAssignments()[uid])+len(k.cpuState.GetCPUAssignments()[uid]) > before
 	k.mixed = k.mixed || k.watched && isMixed(ourBlocks(k.memState.GetMemoryAssignments()))
 	if reason == "" {
 		return ""

@@ -63,6 +63,13 @@ var placements = conformance.Comparison[placementInput, []string]{
 			in.play(side)
 			return side.mixed
 		},
+	}, {
+		Name: "refused after a restart", Reason: "a pod that is refused holds nothing; in the kubelet, containers before the refused one keep what they got until all sources are ready",
+		When: func(in placementInput) bool {
+			side := &kubeletPlacement{in: &in}
+			in.play(side)
+			return side.held
+		},
 	}},
 }
 
