@@ -108,7 +108,7 @@ test-vm: $(LAB)
 	VM_MACHINE="2 sockets 2 nodes 1 core 1 thread 512 MiB" NODEAGENT_PROGRAM=$(CURDIR)/.lab/vm/agent NODEAGENT_DEVICEPLUGIN=$(CURDIR)/.lab/vm/deviceplugin \
 		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationDevicesOfNUMANodes$$' ./examples/agent
 
-# Exclusive CPUs and memory on two NUMA nodes, in containers of containerd under qemu, and three boots of such a machine. Takes 20 minutes.
+# Exclusive CPUs and memory on two NUMA nodes, in containers of containerd under qemu, and three boots of such a machine. Takes 25 minutes.
 test-numa: export NODEAGENT_LAB = required
 test-numa: export VM_TIMEOUT = 1200
 test-numa: export NODEAGENT_PROGRAM = $(CURDIR)/.lab/vm/agent
@@ -120,7 +120,7 @@ test-numa: $(LAB)
 	@VM_MACHINE="2 sockets 2 nodes 2 cores 1 thread 768 MiB" \
 		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationMemory(OfNUMANodes|AndCPUsOfOneNUMANode)$$' ./examples/agent
 	@VM_MACHINE="2 sockets 2 nodes 2 cores 2 threads 512 MiB" \
-		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationExclusiveCPUsOfNUMANodes$$' ./examples/agent
+		go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegration(ExclusiveCPUsOfNUMANodes|ContainersDivideTheCPUsOfTheirPod|ResizesMoveNoContainer)$$' ./examples/agent
 	@rm -rf .lab/vm/boots; mkdir -p .lab/vm/boots; set -e; for sockets in "2 sockets 2 nodes" "2 sockets 2 nodes" "1 socket 1 node"; do \
 		VM_MACHINE="$$sockets 2 cores 2 threads 512 MiB" VM_RW=$(CURDIR)/.lab/vm/boots NODEAGENT_BOOTS=$(CURDIR)/.lab/vm/boots \
 			go test -count=1 -timeout=$(TIMEOUT) -exec $(QEMU) -run='^TestIntegrationExclusiveCPUsSurviveBoots$$' ./examples/agent; \
