@@ -35,6 +35,7 @@ type placementStep struct {
 	Admit   *placementPod
 	Remove  int // 1: the first of the admitted pods
 	List    *placementList
+	Fail    *placementFailure
 	Restart *placementRestart
 }
 
@@ -50,9 +51,17 @@ type placementList struct {
 	Devices  []device.Device
 }
 
-// placementRestart is a restart of the agent. The pods are admitted again.
+// placementFailure begins or ends a failure of a plugin: its Allocate returns an error.
+type placementFailure struct {
+	Resource int
+	Failing  bool
+}
+
+// placementRestart is a restart of the agent, perhaps with another configuration. The pods are admitted again.
 type placementRestart struct {
-	Late bool // the plugins connect after the pods are admitted again
+	Late     bool              // the plugins connect after the pods are admitted again
+	Topology *device.Topology  // nil: the same
+	Options  map[string]string // of the CPU manager; nil: the same
 }
 
 func makePlacementInput(c *conformance.Choices) placementInput { return makePlacement(c, false) }
@@ -188,6 +197,9 @@ func (in *placementInput) makeStep(c *conformance.Choices, number int) placement
 		return placementStep{Remove: 1 + c.Int(4)}
 	case kind < 14 && len(in.Devices) > 0:
 		at := c.Int(len(in.Devices))
+		if c.OneIn(4) {
+			return placementStep{Fail: &placementFailure{Resource: at, Failing: !c.OneIn(3)}}
+		}
 		list := append([]device.Device(nil), in.Devices[at]...)
 		for i := range list {
 			if c.OneIn(4) {
@@ -196,9 +208,28 @@ func (in *placementInput) makeStep(c *conformance.Choices, number int) placement
 		}
 		return placementStep{List: &placementList{Resource: at, Devices: list}}
 	case kind >= 14 && !(in.Topology.PodLevel && in.Topology.PodScope): // the kubelet would allocate a second time
-		return placementStep{Restart: &placementRestart{Late: c.OneIn(4)}}
+		return placementStep{Restart: in.makeRestart(c)}
 	}
 	return placementStep{Remove: 1}
+}
+
+// makeRestart returns a restart, a third of them with another configuration of the topology manager or other options of the CPU manager.
+func (in *placementInput) makeRestart(c *conformance.Choices) *placementRestart {
+	restart := &placementRestart{Late: c.OneIn(4)}
+	_, isAligned := in.CPUs.Options["align-by-socket"]
+	if c.OneIn(4) && !isAligned {
+		changed := placementInput{Machine: in.Machine}
+		changed.makeTopology(c)
+		changed.Topology.PodLevel, changed.Topology.PodScope = in.Topology.PodLevel, changed.Topology.PodScope && !in.Topology.PodLevel
+		restart.Topology = &changed.Topology
+	}
+	if c.OneIn(4) && in.CPUs.Policy == cpus.PolicyStatic && !isSpreadInCores(in.CPUs.Options) {
+		options := makeCPUOptions(c)
+		if options["distribute-cpus-across-numa"] == "" && options["align-by-socket"] == "" {
+			restart.Options = options
+		}
+	}
+	return restart
 }
 
 // makePod returns a pod. A container that uses a resource of which init containers have left devices uses at least these: of more, the kubelet

@@ -43,6 +43,7 @@ type placementSide interface {
 	start(running [][2]string) error // also again; running has the UIDs and names of the containers that run
 	connect(resource int)
 	list(resource int, devices []device.Device)
+	fail(resource int, failing bool)
 	ready()                       // all sources have listed their pods
 	admit(pod *corev1.Pod) string // the refusal, or ""
 	remove(pod *corev1.Pod)       // the pod is refused or over
@@ -56,11 +57,15 @@ type placementSide interface {
 // containerPlace is what a container has, or the config with which it starts.
 type containerPlace struct{ cpus, memory, devices string }
 
-// newPlacementPlugin returns a plugin that prefers the devices with the highest IDs: of equally good devices, the kubelet takes any.
-func newPlacementPlugin(name string) *devicemanager.ConformancePlugin {
+// newPlacementPlugin returns a plugin that prefers the devices with the highest IDs: of equally good devices, the kubelet takes any. Its Allocate returns an
+// error while failing is true.
+func newPlacementPlugin(name string, failing *bool) *devicemanager.ConformancePlugin {
 	return &devicemanager.ConformancePlugin{
 		Name: name, Socket: "/" + name, Prefer: preferHighest,
 		Response: func(ids []string) (*pluginapi.ContainerAllocateResponse, error) {
+			if *failing {
+				return nil, errors.New("the plugin fails")
+			}
 			return &pluginapi.ContainerAllocateResponse{Envs: map[string]string{name: strings.Join(slices.Sorted(slices.Values(ids)), ",")}}, nil
 		},
 	}
@@ -71,6 +76,7 @@ type kubeletPlacement struct {
 	in       *placementInput
 	devices  *devicemanager.ConformanceNode
 	plugins  []*devicemanager.ConformancePlugin
+	failing  [8]bool // by resource
 	topology topologymanager.Manager
 	cpus     cpumanager.Manager
 	cpuState cpustate.State
@@ -152,7 +158,7 @@ func (k *kubeletPlacement) start(running [][2]string) (err error) {
 }
 
 func (k *kubeletPlacement) connect(resource int) {
-	p := newPlacementPlugin(deviceResources[resource])
+	p := newPlacementPlugin(deviceResources[resource], &k.failing[resource])
 	if resource == 0 {
 		k.plugins = nil
 	}
@@ -169,6 +175,8 @@ func (k *kubeletPlacement) list(resource int, devices []device.Device) {
 	}
 	k.devices.List(k.plugins[resource], list)
 }
+
+func (k *kubeletPlacement) fail(resource int, failing bool) { k.failing[resource] = failing }
 
 func (k *kubeletPlacement) ready() {
 	k.unready = false
@@ -254,7 +262,8 @@ type ourPlacement struct {
 	placed  *placement.Placement
 	devices *poddevice.Devices
 	feeds   []device.Feed
-	dir     string // of the records; empty: the agent does not restart
+	failing [8]bool // by resource
+	dir     string  // of the records; empty: the agent does not restart
 }
 
 func newOurPlacement(in *placementInput) *ourPlacement {
@@ -310,7 +319,7 @@ func (o *ourPlacement) start([][2]string) (err error) {
 
 func (o *ourPlacement) connect(resource int) {
 	name := deviceResources[resource]
-	feed, err := o.devices.Allocator().Connect(name, "/"+name, ourPlugin{newPlacementPlugin(name)})
+	feed, err := o.devices.Allocator().Connect(name, "/"+name, ourPlugin{newPlacementPlugin(name, &o.failing[resource])})
 	if err != nil {
 		panic(err)
 	}
@@ -325,6 +334,8 @@ func (o *ourPlacement) list(resource int, devices []device.Device) {
 		panic(err)
 	}
 }
+
+func (o *ourPlacement) fail(resource int, failing bool) { o.failing[resource] = failing }
 
 func (o *ourPlacement) ready() {}
 

@@ -53,7 +53,7 @@ var placements = conformance.Comparison[placementInput, []string]{
 		Name: "devices after a restart", Reason: "a pod keeps its devices after a restart, also if they are not listed yet or unhealthy; the kubelet refuses it if the container does not run",
 		When: func(in placementInput) bool {
 			return in.hasRestart() && slices.ContainsFunc(in.play(&kubeletPlacement{in: &in}), func(line string) bool {
-				return strings.HasPrefix(line, "again ") && strings.Contains(line, "cannot allocate unhealthy devices")
+				return strings.HasPrefix(line, "again ") && strings.Contains(line, unhealthyText)
 			})
 		},
 	}, {
@@ -64,7 +64,7 @@ var placements = conformance.Comparison[placementInput, []string]{
 			return side.mixed
 		},
 	}, {
-		Name: "refused after a restart", Reason: "a pod that is refused holds nothing; in the kubelet, containers before the refused one keep what they got until all sources are ready",
+		Rare: true, Name: "refused after a restart", Reason: "a pod that is refused holds nothing; in the kubelet, containers before the refused one keep what they got until all sources are ready",
 		When: func(in placementInput) bool {
 			side := &kubeletPlacement{in: &in}
 			in.play(side)
@@ -93,7 +93,11 @@ func (in *placementInput) play(side placementSide) (lines []string) {
 		case step.List != nil:
 			p.listed[step.List.Resource] = step.List.Devices
 			side.list(step.List.Resource, step.List.Devices)
+		case step.Fail != nil:
+			side.fail(step.Fail.Resource, step.Fail.Failing)
+			p.failed = true
 		case step.Restart != nil:
+			in.change(step.Restart)
 			if !p.restart(step.Restart.Late) {
 				return p.lines
 			}
@@ -103,8 +107,19 @@ func (in *placementInput) play(side placementSide) (lines []string) {
 	return p.lines
 }
 
+// change changes the configuration for a restart.
+func (in *placementInput) change(restart *placementRestart) {
+	if restart.Topology != nil {
+		in.Topology, in.CPUs.Topology = *restart.Topology, restart.Topology.Policy
+	}
+	if restart.Options != nil {
+		in.CPUs.Options = restart.Options
+	}
+}
+
 // placementPlay is the execution of the steps on a side.
 type placementPlay struct {
+	failed bool // a plugin has failed: of a pod that lacks CPUs, too, the kubelet reports the plugin, and a Placement does not call it
 	side   placementSide
 	listed [][]device.Device
 	pods   []*placementPod // that are admitted
@@ -114,6 +129,9 @@ type placementPlay struct {
 func (p *placementPlay) note(format string, args ...any) {
 	p.lines = append(p.lines, fmt.Sprintf(format, args...))
 }
+
+// unhealthyText is in the kubelet's refusal of a pod whose devices are not listed, or unhealthy.
+const unhealthyText = "cannot allocate unhealthy devices"
 
 // connect connects all plugins.
 func (p *placementPlay) connect() {
@@ -126,6 +144,9 @@ func (p *placementPlay) connect() {
 // admit admits a pod, and starts its first containers.
 func (p *placementPlay) admit(pod *placementPod) {
 	if refusal := p.side.admit(pod.Pod); refusal != "" {
+		if p.failed {
+			refusal = "refused"
+		}
 		p.note("%s: %s", pod.Pod.UID, refusal)
 		p.side.remove(pod.Pod)
 		return
@@ -148,6 +169,9 @@ func (p *placementPlay) restart(late bool) bool {
 	var admitted, refused []*placementPod
 	for _, pod := range p.pods {
 		if refusal := p.side.admit(pod.Pod); refusal != "" {
+			if p.failed && !strings.Contains(refusal, unhealthyText) {
+				refusal = "refused"
+			}
 			p.note("again %s: %s", pod.Pod.UID, refusal)
 			refused = append(refused, pod)
 		} else {

@@ -125,7 +125,7 @@ func TestIntegrationContainersDivideTheCPUsOfTheirPod(t *testing.T) {
 		a.AwaitLine(2*timeout, "pod="+name+"-n1 phase=Running")
 		own, rest := []string{"1", "4"}[i], []string{"2-3", "5-6"}[i]
 		n.awaitLog(name+"-n1", "main", "cpus "+own+", 1 in all, quota max")
-		n.awaitLog(name+"-n1", "beside", "cpus "+rest+", 2 in all, quota max")
+		n.awaitLog(name+"-n1", "beside", "cpus "+rest+", 2 in all, quota 300000") // the limit of the pod
 		ids := []string{"[1 2 3]", "[4 5 6]"}[i]
 		require.Equal(t, []string{fmt.Sprintf("pod: CPUs %s, 128 MiB on %d", ids, i), fmt.Sprintf("main: CPUs [%s], 32 MiB on %d", own, i), "beside: CPUs []"}, n.reportedResources(name+"-n1"))
 	}
