@@ -44,7 +44,7 @@ func (p *Policy) ExplainPod(s State, pod *Pod) string {
 // explainContainer returns the line of container i without its name.
 func (p *Policy) explainContainer(s *State, pod *Pod, i int) string {
 	set, ok := s.CPUs(pod.UID, pod.Containers[i].Name)
-	if ok && p.SharesPod(*s, pod, i) {
+	if ok && s.SharesPod(pod, i) {
 		return fmt.Sprintf("shares CPUs %s with its pod: %s", set, p.describeParts(set))
 	}
 	if ok {

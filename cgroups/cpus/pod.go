@@ -32,8 +32,16 @@ type Container struct {
 // countCPUs returns the number of exclusive CPUs of container i, or zero. It is the request of a container of a Guaranteed pod if that is a whole
 // number. Source: guaranteedCPUs in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) countCPUs(pod *Pod, i int) int {
+	if pod.PodLevel && !p.podLevel {
+		return 0
+	}
+	return pod.countExclusive(i)
+}
+
+// countExclusive returns the number of CPUs that container i needs for itself, also if the gate of pods with pod-level resources is off.
+func (pod *Pod) countExclusive(i int) int {
 	c := &pod.Containers[i]
-	if pod.PodLevel && (!p.podLevel || !c.Guaranteed) {
+	if pod.PodLevel && !c.Guaranteed {
 		return 0
 	}
 	return pod.countWhole(c.Millis)

@@ -117,8 +117,9 @@ func (p *Policy) dividePod(pod *Pod, whole topology.CPUSet) (map[string]topology
 	return parts, nil
 }
 
-// SharesPod reports whether container i of a pod shares the CPUs of its pod with other containers of the pod, so that its part of them is not exclusive.
-func (p *Policy) SharesPod(s State, pod *Pod, i int) bool {
+// SharesPod reports whether container i of a pod shares the CPUs of its pod with other containers of the pod, so that its part of them is not exclusive. A
+// pod keeps its CPUs after Gates.PodLevel was switched off.
+func (s *State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.Assigned[pod.UID][WholePod]
-	return isWhole && p.countCPUs(pod, i) == 0
+	return isWhole && pod.countExclusive(i) == 0
 }

@@ -65,7 +65,7 @@ func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []P
 	}
 	for i := range pod.Containers {
 		o := Pinning{PodUID: pod.UID, Container: pod.Containers[i].Name, Share: device.OfPod}
-		if p.SharesPod(after, pod, i) {
+		if after.SharesPod(pod, i) {
 			o.Share = device.SharedOfPod
 		}
 		if len(before.Assigned[pod.UID]) == 0 {

@@ -37,7 +37,7 @@ func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []P
 	}
 	for i := range pod.Containers {
 		o := Pinning{Share: device.OfPod}
-		if p.SharesPod(after, pod, i) {
+		if after.SharesPod(pod, i) {
 			o.Share = device.SharedOfPod
 		}
 		if before.pods.get(pod.UID) == nil && after.pods.get(pod.UID) != nil {

@@ -58,8 +58,16 @@ func ConvertRequests[R ~string](requests map[R]resource.Quantity) (map[string]ui
 
 // containerRequests returns the bytes of each type of memory that container i has for itself, or nil.
 func (p *Policy) containerRequests(pod *Pod, i int) map[string]uint64 {
+	if pod.PodLevel && !p.podLevel {
+		return nil
+	}
+	return pod.ownRequests(i)
+}
+
+// ownRequests returns the result of containerRequests, also if the gate of pods with pod-level resources is off.
+func (pod *Pod) ownRequests(i int) map[string]uint64 {
 	c := &pod.Containers[i]
-	if !pod.Guaranteed || pod.PodLevel && (!p.podLevel || !c.Guaranteed) {
+	if !pod.Guaranteed || pod.PodLevel && !c.Guaranteed {
 		return nil
 	}
 	return c.Requests

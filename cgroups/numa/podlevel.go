@@ -124,8 +124,9 @@ func newBlocks(sizes map[string]uint64, nodes device.Mask) []Block {
 	return blocks
 }
 
-// SharesPod reports whether container i of a pod shares the memory of its pod with other containers of the pod.
-func (p *Policy) SharesPod(s State, pod *Pod, i int) bool {
+// SharesPod reports whether container i of a pod shares the memory of its pod with other containers of the pod. A pod keeps its memory after Config.PodLevel
+// was switched off.
+func (s State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.pods.get(pod.UID)[WholePod]
-	return isWhole && len(p.containerRequests(pod, i)) == 0
+	return isWhole && len(pod.ownRequests(i)) == 0
 }

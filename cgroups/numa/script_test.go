@@ -242,7 +242,7 @@ func (w *world) reservePod(pod *numa.Pod, affinity device.Hint, policy device.Po
 		for _, b := range next.Blocks(pod.UID, c.Name) {
 			line += fmt.Sprintf(" %s %s", b.Type, formatBytes(b.Size))
 		}
-		if w.open().SharesPod(next, pod, i) {
+		if next.SharesPod(pod, i) {
 			line += ", shared"
 		}
 		lines = append(lines, line)

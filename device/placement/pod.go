@@ -76,7 +76,7 @@ func hasEqualLimits(c *corev1.Container) bool {
 // requests are the requests of a container.
 type requests struct {
 	millicores, memory       int64
-	sharesCPUs, sharesMemory bool // with other containers of its pod; see cpus.Policy.SharesPod
+	sharesCPUs, sharesMemory bool // with other containers of its pod; see cpus.State.SharesPod
 }
 
 // recordRequests stores the requests of a pod that has its CPUs and memory.
@@ -84,8 +84,8 @@ func (p *Placement) recordRequests(pod *corev1.Pod, processors *cpuPartner, memo
 	list, state := listRequests(pod), p.allocator.State()
 	for i, c := range processors.pod.Containers {
 		r := list[c.Name]
-		r.sharesCPUs = p.opts.Policy.SharesPod(state, processors.pod, i)
-		r.sharesMemory = memory != nil && p.memory.Policy().SharesPod(p.memory.State(), &memory.pod.Pod, i)
+		r.sharesCPUs = state.SharesPod(processors.pod, i)
+		r.sharesMemory = memory != nil && p.memory.State().SharesPod(&memory.pod.Pod, i)
 		list[c.Name] = r
 	}
 	p.mu.Lock()
@@ -197,7 +197,7 @@ func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if qos.HasPodLevelResources(pod) {
 		converted := newCPUPod(pod)
 		for i, c := range converted.Containers {
-			isShared[c.Name] = p.opts.Policy.SharesPod(state, converted, i)
+			isShared[c.Name] = state.SharesPod(converted, i)
 		}
 	}
 	isExclusive := func(name string) bool {

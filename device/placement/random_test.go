@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
@@ -30,10 +31,18 @@ type randomNode struct {
 	next   int
 }
 
-// placeOf returns the exclusive CPUs of a pod and the NUMA nodes and size of its memory.
+// placeOf returns the exclusive CPUs of a pod and its containers, and the NUMA nodes and size of their memory.
 func (n *randomNode) placeOf(name string) string {
-	return fmt.Sprint(n.placed.CPUs(name, "a"), " ", n.placed.Memory(name, "a"))
+	return n.cpusOf(name) + fmt.Sprint(n.placed.Memory(name, "a"), n.placed.Memory(name, "b"), n.placed.PodMemory(name))
 }
+
+// cpusOf returns the exclusive CPUs of a pod and its containers.
+func (n *randomNode) cpusOf(name string) string {
+	return fmt.Sprint(n.placed.CPUs(name, "a"), n.placed.CPUs(name, "b"), n.placed.PodCPUs(name))
+}
+
+// nothing is the result of placeOf for a pod that holds nothing.
+const nothing = "[] [] [][] [] []"
 
 // restart kills the agent and starts another one. It is often killed after it has reserved the resources of a pod that has not started.
 func (n *randomNode) restart() {
@@ -41,13 +50,16 @@ func (n *randomNode) restart() {
 		_ = n.placed.Reserve(n.t.Context(), n.newPod())
 	}
 	n.stop()
-	n.policy = device.Policy(n.random.IntN(4))
+	n.policy, n.podScope, n.podLevel = device.Policy(n.random.IntN(4)), n.random.IntN(2) == 0, n.random.IntN(3) > 0
 	n.config.Topology = n.policy
 	n.config.ReservedMillis = 1000 + 1000*int64(n.random.IntN(2))
 	n.machine = fmt.Sprintf("2 sockets 2 nodes 4 cores %d MiB", 1000+n.random.IntN(100))
 	n.stop = n.start()
 	for _, name := range slices.Sorted(maps.Keys(n.pods)) {
 		require.NoError(n.t, n.placed.Reserve(n.t.Context(), n.pods[name]), "a restart refuses no running pod")
+		if strings.HasPrefix(n.had[name], "[] [] []") && n.pods[name].Spec.Resources != nil { // it may have CPUs now, by another gate or scope
+			n.had[name] = n.cpusOf(name) + strings.TrimPrefix(n.had[name], "[] [] []")
+		}
 		require.Equal(n.t, n.had[name], n.placeOf(name))
 	}
 	for _, uid := range n.placedPods() {
@@ -65,11 +77,20 @@ func (n *randomNode) placedPods() (uids []string) {
 	return uids
 }
 
-// newPod returns a pod with exclusive CPUs or without, and a random amount of memory.
+// newPod returns a pod with exclusive CPUs or without, and a random amount of memory. A third of the pods have pod-level resources, which two containers
+// divide.
 func (n *randomNode) newPod() *corev1.Pod {
-	cpu := []string{"500m", "1", "2", "3"}[n.random.IntN(4)]
-	pod := newMemoryPod(fmt.Sprint("pod-", n.next), cpu, fmt.Sprint(1+n.random.IntN(500), "Mi"))
+	cpu, memory := []string{"500m", "1", "2", "3"}[n.random.IntN(4)], 1+n.random.IntN(500)
+	pod := newMemoryPod(fmt.Sprint("pod-", n.next), cpu, fmt.Sprint(memory, "Mi"))
 	n.next++
+	if n.random.IntN(3) > 0 {
+		return pod
+	}
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "b"})
+	limits := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse([]string{"1", "3", "4", "3500m"}[n.random.IntN(4)]), corev1.ResourceMemory: resource.MustParse(fmt.Sprint(memory+n.random.IntN(100), "Mi")),
+	}
+	pod.Spec.Resources = &corev1.ResourceRequirements{Requests: limits, Limits: limits}
 	return pod
 }
 
@@ -78,14 +99,14 @@ func (n *randomNode) admit() {
 	pod := n.newPod()
 	err := n.placed.Reserve(n.t.Context(), pod)
 	if _, rejected := errors.AsType[*podstatus.Rejection](err); rejected {
-		require.Equal(n.t, "[] []", n.placeOf(pod.Name), "a rejected pod holds nothing")
+		require.Equal(n.t, nothing, n.placeOf(pod.Name), "a rejected pod holds nothing")
 		return
 	}
 	require.NoError(n.t, err)
 	mems := n.mem(pod)
-	require.NotEmpty(n.t, mems)
+	require.True(n.t, mems != "" || pod.Spec.Resources != nil)
 	n.pods[pod.Name], n.had[pod.Name] = pod, n.placeOf(pod.Name)
-	if n.policy != device.SingleNUMANode {
+	if n.policy != device.SingleNUMANode || mems == "" {
 		return
 	}
 	require.NotContains(n.t, mems, ",")
@@ -98,11 +119,22 @@ func (n *randomNode) admit() {
 func (n *randomNode) check() {
 	owners, used := map[int64]string{}, map[device.Mask]uint64{}
 	for name := range n.pods {
-		for _, id := range n.placed.CPUs(name, "a") {
+		ids, blocks := n.placed.PodCPUs(name), n.placed.PodMemory(name)
+		for _, container := range []string{"a", "b"} {
+			own := n.placed.CPUs(name, container)
+			if len(n.placed.PodCPUs(name)) == 0 {
+				ids = append(ids, own...)
+			}
+			require.Subset(n.t, ids, own, "the pod has the CPUs of its containers")
+			if len(n.placed.PodMemory(name)) == 0 {
+				blocks = append(blocks, n.placed.Memory(name, container)...)
+			}
+		}
+		for _, id := range ids {
 			require.Empty(n.t, owners[id], "CPU %d", id)
 			owners[id] = name
 		}
-		for _, b := range n.placed.Memory(name, "a") {
+		for _, b := range blocks {
 			used[b.Nodes] += b.Size
 		}
 	}
@@ -134,7 +166,7 @@ func TestRandomPodsAndRestarts(t *testing.T) {
 				n.remove(pod)
 			}
 			for _, uid := range n.placedPods() {
-				require.Equal(t, "[] []", n.placeOf(uid), "seed %d", seed)
+				require.Equal(t, nothing, n.placeOf(uid), "seed %d", seed)
 			}
 			whole := newMemoryPod("whole", "6", "1500Mi")
 			if n.policy == device.None || n.policy == device.BestEffort {
