@@ -79,6 +79,7 @@ func (m *model) newPolicy() *cpus.Policy {
 		Policy: cpus.PolicyStatic, Options: options, ReservedMillis: int64(1+m.random.IntN(3)) * 1000, Gates: cpus.Gates{AlphaOptions: true},
 		Topology: device.Policy(m.random.IntN(3)),
 	}
+	config.Gates.PodLevel = m.random.IntN(2) == 0
 	if m.random.IntN(8) == 0 {
 		config = cpus.Config{}
 	}
@@ -121,7 +122,30 @@ func (m *model) randomPod() *cpus.Pod {
 	for i := range 1 + m.random.IntN(2) {
 		pod.Containers = append(pod.Containers, cpus.Container{Name: fmt.Sprint("c", i), Millis: m.randomMillis()})
 	}
+	if m.random.IntN(3) == 0 {
+		pod.PodLevel = true
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			c.Guaranteed = c.Millis > 0 && m.random.IntN(4) > 0
+			pod.Millis += c.Millis
+		}
+		pod.Millis = (pod.Millis + 999) / 1000 * 1000
+	}
 	return pod
+}
+
+// take reserves the CPUs of a pod, of a pod with pod-level resources as a whole.
+func (m *model) take(pod *cpus.Pod, nodes device.Mask) error {
+	if !m.agent.Policy().IsPodLevel(pod) {
+		return m.agent.Reserve(pod, func(cpus.State, int) (device.Mask, error) { return nodes, nil })
+	}
+	r, err := m.agent.Begin(pod)
+	require.NoError(m.t, err)
+	if err := r.TakePod(nodes); err != nil {
+		r.Undo(0)
+		return err
+	}
+	return r.Commit()
 }
 
 func (m *model) randomMillis() int64 {
@@ -139,7 +163,7 @@ func (m *model) randomUID() string {
 // reserve admits a new pod, whose containers take CPUs of any nodes.
 func (m *model) reserve(pod *cpus.Pod) {
 	before := m.agent.State()
-	err := m.agent.Reserve(pod, func(cpus.State, int) (device.Mask, error) { return device.Mask(m.random.IntN(8)), nil })
+	err := m.take(pod, device.Mask(m.random.IntN(8)))
 	m.describe = fmt.Sprintf("reserve %+v: %v", pod, err)
 	var refusal *device.Refusal
 	if err != nil {
@@ -152,8 +176,12 @@ func (m *model) reserve(pod *cpus.Pod) {
 	for _, c := range pod.Containers {
 		set, exclusive := m.agent.CPUs(pod.UID, c.Name)
 		isEntitled := policy.Name() == cpus.PolicyStatic && pod.Guaranteed && c.Millis > 0 && c.Millis%1000 == 0
-		require.Equal(m.t, isEntitled, exclusive, m.describe)
-		if exclusive {
+		if pod.PodLevel {
+			isEntitled = isEntitled && policy.IsPodLevel(pod) && c.Guaranteed
+		}
+		isWhole := policy.Name() == cpus.PolicyStatic && policy.IsPodLevel(pod) && pod.Guaranteed && pod.Millis > 0
+		require.Equal(m.t, isEntitled || isWhole, exclusive, m.describe)
+		if isEntitled {
 			require.EqualValues(m.t, c.Millis/1000, set.Len(), m.describe)
 			require.Zero(m.t, set.CountCommon(policy.Reserved()), m.describe)
 		}
@@ -166,7 +194,7 @@ func (m *model) crash() {
 	require.NoError(m.t, err)
 	pod, released := m.randomPod(), ""
 	if m.random.IntN(2) == 0 {
-		_ = m.agent.Reserve(pod, nil) // the result is lost
+		_ = m.take(pod, 0) // the result is lost
 	} else {
 		released = m.randomUID()
 		require.NoError(m.t, m.agent.Release(released))
@@ -176,7 +204,7 @@ func (m *model) crash() {
 	}
 	m.open(m.agent.Policy())
 	// The pods still exist: the next process admits the new one again, and releases the old one again.
-	if err := m.agent.Reserve(pod, nil); err == nil {
+	if err := m.take(pod, 0); err == nil {
 		m.pods[pod.UID] = pod
 	} else {
 		require.NoError(m.t, m.agent.Release(pod.UID))
@@ -196,7 +224,7 @@ func (m *model) change() {
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
 		pod := m.pods[uid]
 		pod.Running = true
-		require.NoError(m.t, m.agent.Reserve(pod, nil), "running pod %s", uid)
+		require.NoError(m.t, m.take(pod, 0), "running pod %s", uid)
 		for _, c := range pod.Containers {
 			had, wasExclusive := before.CPUs(uid, c.Name)
 			has, exclusive := m.agent.CPUs(uid, c.Name)
@@ -226,16 +254,28 @@ func (m *model) checkInvariants() {
 	require.Zero(m.t, missing.Minus(policy.Reserved()).Len(), "%s: CPUs %s are lost", m.describe, missing)
 }
 
-// checkPod checks that only init containers share their CPUs with later containers.
+// checkPod checks that only init containers, and containers that share the CPUs of their pod, share their CPUs with later containers.
 func (m *model) checkPod(uid string, containers map[string]topology.CPUSet) {
-	var kept topology.CPUSet
-	for _, c := range m.pods[uid].Containers {
+	var kept, shared topology.CPUSet
+	whole, isWhole := containers[cpus.WholePod]
+	state, pod := m.agent.State(), m.pods[uid]
+	for i, c := range pod.Containers {
 		set := containers[c.Name]
+		if isWhole {
+			require.True(m.t, set.Minus(whole).IsEmpty(), "%s: container %s of %s has CPUs %s, the pod %s", m.describe, c.Name, uid, set, whole)
+		}
+		if state.SharesPod(pod, i) {
+			if c.Kind != device.Init {
+				shared = shared.Union(set)
+			}
+			continue
+		}
 		require.Zero(m.t, kept.CountCommon(set), "%s: CPUs of container %s of %s are those of a running one", m.describe, c.Name, uid)
 		if c.Kind != device.Init {
 			kept = kept.Union(set)
 		}
 	}
+	require.Zero(m.t, kept.CountCommon(shared), "%s: pod %s: CPUs of a container are shared with others", m.describe, uid)
 }
 
 // finish releases all pods: all CPUs are shared, except reserved ones.

@@ -49,7 +49,7 @@ func newRandomNode(t *testing.T, seed uint64) *randomNode {
 func (n *randomNode) newPolicy() *numa.Policy {
 	reserved := resource.MustParse("1Mi")
 	policy, err := numa.NewPolicy(&n.machine, numa.Config{
-		Policy: numa.PolicyStatic, HardEviction: reserved,
+		Policy: numa.PolicyStatic, HardEviction: reserved, PodLevel: n.random.IntN(4) > 0,
 		ReservedMemory: []numa.Reservation{{Node: 0, Limits: map[string]resource.Quantity{numa.Memory: reserved}}},
 	})
 	require.NoError(n.t, err)
@@ -94,6 +94,13 @@ func (n *randomNode) save(next numa.State) bool {
 func (n *randomNode) admit() {
 	pod := n.makePod()
 	next := n.state
+	if n.policy.IsPodLevel(&pod) {
+		n.admitWhole(pod)
+		return
+	}
+	if pod.PodLevel {
+		return // its containers have no memory of their own
+	}
 	for i := range pod.Containers {
 		hints := n.policy.Hints(next, &pod, i)
 		if n.random.IntN(3) == 0 {
@@ -110,6 +117,26 @@ func (n *randomNode) admit() {
 			return
 		}
 	}
+	n.add(pod, next)
+}
+
+// admitWhole admits a pod whose memory is reserved as a whole.
+func (n *randomNode) admitWhole(pod numa.Pod) {
+	best, admitted := device.Policy(n.random.IntN(4)).Merge(n.policy.PodHints(n.state, &pod), n.mask())
+	if !admitted {
+		return
+	}
+	next, err := n.policy.ReservePod(n.state, &pod, best)
+	if err != nil {
+		var refusal *numa.Refusal
+		require.ErrorAs(n.t, err, &refusal)
+		return
+	}
+	n.add(pod, next)
+}
+
+// add adds a pod to those that are admitted, unless the agent is killed before it has written the state.
+func (n *randomNode) add(pod numa.Pod, next numa.State) {
 	n.pods = append(n.pods, pod)
 	if !n.save(next) {
 		n.pods = slices.DeleteFunc(n.pods, func(p numa.Pod) bool { return p.UID == pod.UID })
@@ -129,6 +156,16 @@ func (n *randomNode) makePod() numa.Pod {
 	slices.SortStableFunc(pod.Containers, func(a, b numa.Container) int { // init containers and sidecars first
 		return min(int(b.Kind), 1) - min(int(a.Kind), 1)
 	})
+	if n.random.IntN(3) == 0 {
+		pod.PodLevel, pod.Requests = true, map[string]uint64{numa.Memory: mib}
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			c.Guaranteed = n.random.IntN(3) > 0
+			for name, size := range c.Requests {
+				pod.Requests[name] += size
+			}
+		}
+	}
 	return pod
 }
 
@@ -160,6 +197,10 @@ func (n *randomNode) restart() {
 	for i := range n.pods {
 		pod := n.pods[i]
 		pod.Running = true
+		if n.policy.IsPodLevel(&pod) {
+			n.state, err = n.policy.ReservePod(n.state, &pod, device.Hint{})
+			require.NoError(n.t, err)
+		}
 		for c := range pod.Containers {
 			n.state, err = n.policy.Reserve(n.state, &pod, c, device.Hint{})
 			require.NoError(n.t, err)
@@ -173,6 +214,10 @@ func (n *randomNode) check() {
 	nodes, pods := n.policy.Nodes(n.state), n.policy.Save(n.state).Pods
 	var blocks []numa.Block
 	for _, containers := range pods {
+		if whole, ok := containers[numa.WholePod]; ok {
+			blocks = append(blocks, whole...)
+			continue
+		}
 		for _, list := range containers {
 			blocks = append(blocks, list...)
 		}
@@ -204,7 +249,8 @@ func (n *randomNode) check() {
 	}
 	for _, pod := range n.pods {
 		for _, c := range pod.Containers {
-			require.NotEmpty(n.t, n.state.Blocks(pod.UID, c.Name), "%s %s", pod.UID, c.Name)
+			require.NotNil(n.t, n.state.Blocks(pod.UID, c.Name), "%s %s", pod.UID, c.Name)
+			require.True(n.t, pod.PodLevel || len(n.state.Blocks(pod.UID, c.Name)) > 0, "%s %s", pod.UID, c.Name)
 		}
 	}
 	require.Len(n.t, pods, len(n.pods))

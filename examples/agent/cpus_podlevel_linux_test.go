@@ -123,7 +123,7 @@ func TestIntegrationContainersDivideTheCPUsOfTheirPod(t *testing.T) {
 	for i, name := range []string{"first", "second"} { // two CPUs of node 0 are left, three of node 1
 		n.manifests.Write(name+".yaml", podLevelYAML(name, reportAffinity, 3, "{limits: {cpu: 1, memory: 32Mi}}"))
 		a.AwaitLine(2*timeout, "pod="+name+"-n1 phase=Running")
-		own, rest := []string{"1", "4"}[i], []string{"2-3", "5-6"}[i]
+		own, rest := []string{"1", "6"}[i], []string{"2-3", "4-5"}[i]
 		n.awaitLog(name+"-n1", "main", "cpus "+own+", 1 in all, quota max")
 		n.awaitLog(name+"-n1", "beside", "cpus "+rest+", 2 in all, quota 300000") // the limit of the pod
 		ids := []string{"[1 2 3]", "[4 5 6]"}[i]
