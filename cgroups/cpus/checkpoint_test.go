@@ -34,6 +34,7 @@ func TestDecodeCheckpoint(t *testing.T) {
 			"json: cannot unmarshal string into Go struct field CPUManagerCheckpointV2.entries of type map[string]string",
 		},
 		{"version 4", encode(t, cpus.State{Shared: topology.NewCPUSet(0), Assigned: map[string]map[string]topology.CPUSet{"p": {"c": topology.NewCPUSet(1, 2)}}}), `static "0" p/c=1-2`},
+		{"version 4 with a name in other case", `{"data":"{\"policyName\":\"none\",\"defaultCPUSet\":\"4-6\"}","dataChecksum":657950972}`, `none "4-6"`},
 		{"version 4 with a wrong checksum", `{"data":"{}","dataChecksum":1}`, "could not load v4 checkpoint: checkpoint is corrupted"},
 		{
 			"version 4 without document", `{"dataChecksum":1}`,
