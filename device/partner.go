@@ -65,7 +65,7 @@ func (list partners) commit() error {
 	return nil
 }
 
-// Share tells whose CPUs or memory a container has. It is for metrics.
+// Share is from what a container has its CPUs or memory: its node or its pod, for itself or with others. It is for metrics.
 type Share int
 
 // The shares.

@@ -51,9 +51,9 @@ type Allocator struct {
 	reservations map[*Reservation]bool // that have taken CPUs and are not committed
 }
 
-// NewAllocator returns an Allocator with the state in the record, or that of Options.Previous if there is no record. A damaged record is renamed, and
-// reported to Options.Error; its pods have no CPUs until they are reserved again. The errors are those of [Policy.Restore] with Kubelet.RefuseChanged, and
-// those of reading and writing the record.
+// NewAllocator returns an Allocator with the state in the record, or that of AllocatorOptions.Previous if there is no record. A damaged record is renamed,
+// and reported to AllocatorOptions.Error; its pods have no CPUs until they are reserved again. The errors are those of [Policy.Restore] with
+// Kubelet.RefuseChanged, and those of reading and writing the record.
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts, reservations: map[*Reservation]bool{}}
 	loaded, err := a.load()
@@ -204,7 +204,8 @@ func (r *Reservation) Take(i int, affinity device.Mask) error {
 	return nil
 }
 
-// TakePod reserves the CPUs of the pod and of all its containers, in place of calls of Take for each container; see [Policy.ReservePod].
+// TakePod reserves the CPUs of the pod and of all its containers, in place of calls of Take for each container. Its error is that of [Policy.ReservePod], and
+// nothing is taken then. Undo(0) frees the CPUs, and Undo of a later container frees none.
 func (r *Reservation) TakePod(affinity device.Mask) error {
 	a := r.allocator
 	a.mu.Lock()
@@ -256,7 +257,8 @@ func (a *Allocator) setState(next State) {
 // equalContainers reports whether the containers of a pod have equal CPUs.
 func equalContainers(a, b map[string]topology.CPUSet) bool { return maps.Equal(a, b) }
 
-// Reserve reserves the CPUs of all containers of a pod, or none. affinity is that of [Policy.Reserve]; nil: no container has a preference.
+// Reserve reserves the CPUs of all containers of a pod, or none. It reserves container by container, and never a whole pod as [Reservation.TakePod] does.
+// affinity is that of [Policy.Reserve]; nil: no container has a preference.
 func (a *Allocator) Reserve(pod *Pod, affinity func(s State, i int) (device.Mask, error)) error {
 	r, err := a.Begin(pod)
 	if err != nil {
@@ -299,7 +301,7 @@ func (a *Allocator) Retain(keep func(podUID string) bool) error {
 	return a.save()
 }
 
-// CPUs returns the CPUs on which a container runs, and whether it has them exclusively.
+// CPUs returns the CPUs on which a container runs, and whether no container of another pod runs on them; see [State.CPUs].
 func (a *Allocator) CPUs(podUID, container string) (set topology.CPUSet, exclusive bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

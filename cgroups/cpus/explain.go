@@ -28,8 +28,8 @@ func (p *Policy) ExplainContainer(s State, pod *Pod, i int) string {
 	return "container " + pod.Containers[i].Name + " " + p.explainContainer(&s, pod, i)
 }
 
-// ExplainPod returns why ReservePod refuses a pod, or would: how many CPUs of each NUMA node are free, or which containers would have none. It returns ""
-// if the pod requests no whole number of CPUs.
+// ExplainPod returns what decides about a pod of ReservePod: that its containers would leave no CPU to share, or how many CPUs of each NUMA node are free. It
+// returns "" if the pod requests no whole number of CPUs.
 func (p *Policy) ExplainPod(s State, pod *Pod) string {
 	count := p.countPeak(pod)
 	if !p.static || count == 0 {

@@ -40,7 +40,8 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 	return hints
 }
 
-// PodHints returns the sets of NUMA nodes that have the CPUs of all containers of a pod that run at one time; see [Policy.Hints]. Source:
+// PodHints returns the sets of NUMA nodes that have the CPUs which [Policy.ReservePod] would take, and for other pods the CPUs of all containers that run at
+// one time. Nil and an empty result have the meaning that they have in [Policy.Hints]. Source:
 // getPodTopologyHintsForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {
 	count := p.countPeak(pod)

@@ -25,7 +25,8 @@ type Container struct {
 	Name   string
 	Kind   device.ContainerKind // an Init container ends before later containers start, which may reuse its CPUs
 	Millis int64                // CPU request in millicores, rounded up; zero: no request
-	// Guaranteed tells that the limits of CPU and memory equal the requests, and are not zero. In a pod with PodLevel, other containers have no exclusive CPUs.
+	// Guaranteed: the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: other containers of such a pod
+	// have no exclusive CPUs.
 	Guaranteed bool
 }
 

@@ -11,17 +11,19 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// IsPodLevel reports whether a pod has pod-level resources and Gates.PodLevel is set. Under the topology scope "pod", such a pod reserves its CPUs with
-// ReservePod; under other scopes and under the topology policy none, with ReserveContainer as any pod.
+// IsPodLevel reports whether a pod has pod-level resources and Gates.PodLevel is set. Under the topology scope "pod", the caller reserves the CPUs of such a
+// pod with ReservePod. Under the scope "container", and under the topology policy none, it reserves them with ReserveContainer.
 func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 
-// ReservePod returns the state in which a pod with pod-level resources has the CPUs that spec.resources requests, and each of its containers a part of
-// them: a container that needs exclusive CPUs has them, an init container without exclusive CPUs has those that no sidecar before it has, and the other
-// containers share what is left. The name [WholePod] has all CPUs of the pod. The state does not change if the pod requests no whole number of CPUs, or has
-// CPUs already. affinity has the NUMA nodes of the merged hint, which CPUs are taken from first; zero: any.
+// ReservePod returns the state in which a pod has all the CPUs that Pod.Millis requests, under the name [WholePod], and each of its containers a part of
+// them. A container that needs exclusive CPUs has them for itself. Any other init container has all CPUs but those of earlier sidecars. The remaining
+// containers share what is left. affinity has the NUMA nodes of the merged hint, which CPUs are taken from first; zero: any.
 //
-// A pod that cannot have its CPUs is a [*device.Refusal]. A running pod then runs in the shared pool of the node. Source: allocatePodForAdd in
-// pkg/kubelet/cm/cpumanager/policy_static.go.
+// The state does not change, and there is no error, if the pod is not Guaranteed, requests no whole number of CPUs, or has CPUs already. Its containers
+// then run in the shared pool of the node, or keep their CPUs. ReservePod does not ask IsPodLevel.
+//
+// A pod that cannot have its CPUs is a [*device.Refusal], with the reason [device.ReasonEmptyPodSharedPoolError] if its containers would leave no CPU to
+// share. A running pod then runs in the shared pool of the node. Source: allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Mask) (State, error) {
 	count := p.countPeak(pod)
 	if !p.static || count == 0 || len(s.Assigned[pod.UID]) > 0 {
@@ -117,9 +119,9 @@ func (p *Policy) dividePod(pod *Pod, whole topology.CPUSet) (map[string]topology
 	return parts, nil
 }
 
-// SharesPod reports whether container i of a pod shares the CPUs of its pod with other containers of the pod, so that its part of them is not exclusive. A
-// pod keeps its CPUs after Gates.PodLevel was switched off.
-func (s *State) SharesPod(pod *Pod, i int) bool {
+// SharesPod reports whether container i of a pod of ReservePod has no CPUs for itself: it runs on CPUs that other containers of the pod may use, too, if
+// there are any. The result does not depend on Gates.PodLevel. It is false before the pod has its CPUs.
+func (s State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.Assigned[pod.UID][WholePod]
 	return isWhole && pod.countExclusive(i) == 0
 }

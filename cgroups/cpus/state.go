@@ -18,11 +18,11 @@ type State struct {
 	Assigned map[string]map[string]topology.CPUSet
 }
 
-// WholePod is the name under which a [State] has the CPUs of a pod of which its containers have parts; see [Policy.ReservePod].
+// WholePod is the name under which a [State] has all CPUs that [Policy.ReservePod] has given a pod. No container has this name.
 const WholePod = ""
 
-// CPUs returns the CPUs on which a container runs, and whether it has them exclusively, or shares them with containers of its pod only; see
-// [Policy.SharesPod]. Other containers run in the shared pool.
+// CPUs returns the CPUs on which a container runs, and whether no container of another pod runs on them: the container has them for itself, or shares them
+// with containers of its pod, see [State.SharesPod]. Other containers run in the shared pool.
 func (s *State) CPUs(podUID, container string) (set topology.CPUSet, exclusive bool) {
 	if set = s.Assigned[podUID][container]; !set.IsEmpty() {
 		return set, true
@@ -56,8 +56,8 @@ func (s *State) exclusive() (set topology.CPUSet) {
 }
 
 // Retain returns the state without the containers for which keep returns false. Their CPUs return to the shared pool, except those of other containers of
-// the pod: an init container shares CPUs with later containers. The CPUs of a whole pod return with those of its last container. The result is s if keep
-// returns true for all containers.
+// the pod: an init container shares CPUs with later containers. The CPUs of a whole pod return with those of its last container, and keep is not asked for
+// [WholePod]. The result is s if keep returns true for all containers.
 //
 // Source: removeStaleState in pkg/kubelet/cm/cpumanager/cpu_manager.go, RemoveContainer in policy_static.go.
 func (p *Policy) Retain(s State, keep func(podUID, container string) bool) State {

@@ -11,7 +11,7 @@ import (
 // Usage counts the CPUs of a node, for metrics. The policy none has the zero value.
 type Usage struct {
 	Free      int         // CPUs of the shared pool that a container can get exclusively: without the reserved CPUs
-	Exclusive int         // CPUs that containers have exclusively
+	Exclusive int         // CPUs that containers have exclusively, or that are those of a pod
 	Nodes     map[int]int // those of them on each NUMA node with CPUs, by ID
 }
 
@@ -53,8 +53,8 @@ func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinni
 	return o, true
 }
 
-// PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its CPUs, as Pinning does. A pod that was refused with err
-// has one outcome. That of the first container reports whether all CPUs of the pod share a last-level cache. Source: allocatePodForAdd in
+// PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its CPUs, as Pinning does. If err is not nil, there is one
+// outcome, for the pod. OneCache of the first outcome is about all CPUs of the pod. Source: allocatePodForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []Pinning) {
 	if !p.static || p.countPeak(pod) == 0 {

@@ -42,7 +42,7 @@ type Allocator struct {
 }
 
 // NewAllocator returns an Allocator with the state in the record, or in the kubelet's checkpoint if there is no record, and writes the record. A damaged
-// file is reported to Options.Error, and a damaged record is renamed; the running pods then have no memory of their own. The errors are those of
+// file is reported to AllocatorOptions.Error, and a damaged record is renamed; the running pods then have no memory of their own. The errors are those of
 // [Policy.Restore] with Kubelet.RefuseChanged, and those of reading and writing the record.
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts}
@@ -249,7 +249,8 @@ func (r *PodReservation) Take(affinity device.Hint) error {
 	})
 }
 
-// TakePod takes the memory of the pod and of all its containers, in place of calls of Take for each container. The error is that of [Policy.ReservePod].
+// TakePod takes the memory of the pod and of all its containers, in place of calls of Take for each container. The error is that of [Policy.ReservePod], and
+// nothing is taken then. Undo(0) frees the memory, and Undo of a later container frees none.
 func (r *PodReservation) TakePod(affinity device.Hint) error {
 	return r.take(func(base State) (State, error) { return r.allocator.policy.ReservePod(base, r.pod, affinity) })
 }

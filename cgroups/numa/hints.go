@@ -35,10 +35,10 @@ func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
 	return p.repeatHints(p.listHints(&s, reqs, s.listReusable(pod, i), 0), len(reqs))
 }
 
-// PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, as [Policy.Hints] does. If any container has memory
-// in s, the hint is that of the first such container, as long as it has the memory of the whole pod: in the kubelet, too, a pod of several containers has
-// no preference then. If containers of a pod of [Policy.ReservePod] would have no memory, the lists are empty: the pod is refused. Source:
-// GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
+// PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, or that [Policy.ReservePod] can take, as [Policy.Hints]
+// does. If containers of the pod have memory in s, the first of them gives the hint, as long as it has as much as the pod requests; otherwise, as in the
+// kubelet, the pod has no preference. If a pod of ReservePod would leave no memory to share, the lists are empty but not nil: the topology policy refuses
+// the pod. Source: GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) [][]device.Hint {
 	var buffer [smallRequests]request
 	reqs := p.appendPeaks(buffer[:0], pod)

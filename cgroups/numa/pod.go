@@ -18,7 +18,7 @@ type Pod struct {
 	UID, Namespace, Name string
 	Guaranteed           bool              // the QoS class of the pod is Guaranteed
 	PodLevel             bool              // spec.resources of the pod is set: its containers have memory of their own only with Config.PodLevel
-	Requests             map[string]uint64 // bytes of each type of memory that spec.resources requests, from [ConvertRequests]
+	Requests             map[string]uint64 // bytes of spec.resources by type of memory, from [ConvertRequests]; nil: none
 	Running              bool              // the pod was admitted before the agent started: a container without memory of its own stays without, and refuses nothing
 	Containers           []Container       // in the order in which they start: init containers and sidecars first
 }
@@ -28,8 +28,8 @@ type Container struct {
 	Name     string
 	Kind     device.ContainerKind // an Init container ends before later containers start, which may reuse its memory
 	Requests map[string]uint64    // bytes of each type of memory that the container requests, from [ConvertRequests]; zero bytes are a request, too
-	// Guaranteed tells that the limits of CPU and memory equal the requests, and are not zero. In a pod with PodLevel, other containers have no memory of
-	// their own.
+	// Guaranteed: the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: other containers of such a pod
+	// have no memory of their own.
 	Guaranteed bool
 }
 

@@ -11,13 +11,16 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// IsPodLevel reports whether a pod has pod-level resources and Config.PodLevel is set. Under the topology scope "pod", such a pod reserves its memory with
-// ReservePod; under other scopes and under the topology policy none, with Reserve as any pod.
+// IsPodLevel reports whether a pod has pod-level resources and Config.PodLevel is set. Under the topology scope "pod", the caller reserves the memory of such
+// a pod with ReservePod. Under the scope "container", and under the topology policy none, it reserves it with Reserve.
 func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 
-// ReservePod returns the state in which a pod with pod-level resources has the memory that spec.resources requests, and each of its containers a part of
-// it on the same NUMA nodes: a container with memory of its own has what it requests, an init container without has what no sidecar before it has, and the
-// other containers share what is left. The name [WholePod] has the memory of the pod. affinity is as in [Policy.Reserve]. A pod that has memory keeps it.
+// ReservePod returns the state in which a pod has all the memory of Pod.Requests, under the name [WholePod], and each of its containers a part of it on the
+// same NUMA nodes. A container with memory of its own has what it requests. Any other init container has all memory but that of earlier sidecars. The
+// remaining containers share what is left. affinity is as in [Policy.Reserve].
+//
+// The state does not change, and there is no error, if the pod is not Guaranteed, runs, requests no memory, or has memory already. Its containers then may
+// use all NUMA nodes, or keep their memory. A pod for which IsPodLevel is false has the memory of its containers together.
 //
 // The error is a [*Refusal] if the pod must fail. Source: AllocatePod in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Hint) (State, error) {
@@ -124,8 +127,8 @@ func newBlocks(sizes map[string]uint64, nodes device.Mask) []Block {
 	return blocks
 }
 
-// SharesPod reports whether container i of a pod shares the memory of its pod with other containers of the pod. A pod keeps its memory after Config.PodLevel
-// was switched off.
+// SharesPod reports whether container i of a pod of ReservePod has no memory for itself: it uses memory that other containers of the pod may use, too, if
+// there are any. The result does not depend on Config.PodLevel. It is false before the pod has its memory.
 func (s State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.pods.get(pod.UID)[WholePod]
 	return isWhole && len(pod.ownRequests(i)) == 0

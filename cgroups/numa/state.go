@@ -66,7 +66,7 @@ func (p *Policy) newState() State {
 	return s
 }
 
-// WholePod is the name under which a [State] has the memory of a pod of which its containers have parts; see [Policy.ReservePod].
+// WholePod is the name under which a [State] has all memory that [Policy.ReservePod] has given a pod. No container has this name.
 const WholePod = ""
 
 // listUsed returns the blocks of a pod that are in use: those of the whole pod, of which its containers have parts, or those of all containers.
@@ -94,10 +94,12 @@ func (s *State) setBlocks(uid, container string, blocks []Block) {
 // source lists.
 func (s State) Pods() []string { return slices.Sorted(maps.Keys(s.pods.collectPods())) }
 
-// Blocks returns a copy of the blocks of a container, or of [WholePod], sorted by type. It is nil if the container has no memory of its own.
+// Blocks returns a copy of the blocks of a container, or of [WholePod], sorted by type. A container that shares the memory of its pod has blocks, too. It is
+// nil if the container may use the memory of all nodes.
 func (s State) Blocks(uid, container string) []Block { return slices.Clone(s.pods.get(uid)[container]) }
 
-// NodesOf returns the NUMA nodes of a container for cpuset.mems. It is empty if the container has no memory of its own: the container may use all nodes.
+// NodesOf returns the NUMA nodes of a container for cpuset.mems, also of a container that shares the memory of its pod. It is empty if the container may use
+// all nodes.
 func (s State) NodesOf(uid, container string) (nodes device.Mask) {
 	for _, b := range s.pods.get(uid)[container] {
 		nodes |= b.Nodes

@@ -15,8 +15,9 @@
 // meanwhile leaves them before it starts. A container with memory of its
 // own has cpuset.mems from its start on; a container without it may use all NUMA nodes.
 //
-// With the gate PodLevelResourceManagers, which the policies of CPUs and memory and the topology of the devices have as a field, a pod with pod-level
-// resources has CPUs and memory as a whole under the topology scope "pod". Its containers without CPUs or memory of their own share what is left of these.
+// With the gate PodLevelResourceManagers, a pod with pod-level resources has CPUs and memory as a whole under the topology scope "pod". Its containers without
+// CPUs or memory of their own share what is left of these. The gate is cpus.Gates.PodLevel, numa.Config.PodLevel and, for the texts of refusals,
+// device.Topology.PodLevel.
 //
 // # Concurrency
 //

@@ -194,7 +194,7 @@ func (p *Placement) Memory(podUID, container string) []device.MemoryBlock {
 	return p.memory.State().Blocks(podUID, container)
 }
 
-// PodMemory returns the memory of a pod of which its containers have parts. It implements podresources.Memory.
+// PodMemory returns the memory that a pod has as a whole; nil: none. It implements podresources.Memory.
 func (p *Placement) PodMemory(podUID string) []device.MemoryBlock {
 	if p.memory == nil {
 		return nil

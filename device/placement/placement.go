@@ -65,10 +65,10 @@ type Options struct {
 
 // Hooks are functions that a [Placement] calls with no lock held. They must not block. Any field may be nil.
 type Hooks struct {
-	// CPUsPinned is called for each container that needs exclusive CPUs, after the pod has got all its resources or was rejected
-	// (kubelet_cpu_manager_pinning_requests_total).
+	// CPUsPinned is called for each container that needs exclusive CPUs or shares those of its pod, after the pod has got all its resources or was
+	// rejected (kubelet_cpu_manager_pinning_requests_total).
 	CPUsPinned func(cpus.Pinning)
-	// MemoryPinned is called for each container with memory of its own, after the pod has got all its resources or was rejected
+	// MemoryPinned is called for each container with memory of its own or of its pod, after the pod has got all its resources or was rejected
 	// (kubelet_memory_manager_pinning_requests_total).
 	MemoryPinned func(numa.Pinning)
 }
@@ -109,6 +109,9 @@ func New(opts Options) (*Placement, error) {
 	case opts.Updater == nil && opts.Policy.Name() == cpus.PolicyStatic:
 		return nil, errors.New("placement: Options.Updater is nil: the policy static changes the CPUs of running containers")
 	}
+	if err := opts.checkGates(); err != nil {
+		return nil, err
+	}
 	p := &Placement{opts: opts, log: opts.Logger, requests: map[string]map[string]requests{}, launched: map[containerKey]topology.CPUSet{}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -144,6 +147,18 @@ func New(opts Options) (*Placement, error) {
 	opts.Containers.Notify(func(...string) { p.writer.Wake() })
 	p.running.Require("placement.Placement", p.log, nil)
 	return p, nil
+}
+
+// checkGates returns an error if the policies of CPUs and memory treat pods with pod-level resources differently.
+func (o *Options) checkGates() error {
+	if o.Policy.Name() != cpus.PolicyStatic || o.MemoryPolicy == nil || o.MemoryPolicy.Name() != numa.PolicyStatic {
+		return nil
+	}
+	ofCPUs, ofMemory := o.Policy.IsPodLevel(&cpus.Pod{PodLevel: true}), o.MemoryPolicy.IsPodLevel(&numa.Pod{PodLevel: true})
+	if ofCPUs != ofMemory {
+		return fmt.Errorf("placement: cpus.Config.Gates.PodLevel of Options.Policy is %t, and numa.Config.PodLevel of Options.MemoryPolicy is %t: set both", ofCPUs, ofMemory)
+	}
+	return nil
 }
 
 // createMemory creates the allocator of memory, if there is a policy.

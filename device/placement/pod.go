@@ -181,8 +181,9 @@ func (p *Placement) Release(ctx context.Context, uid string) error {
 	return err
 }
 
-// HasExclusiveCPUs reports whether a container has exclusive CPUs, so that its CPU limit needs no quota. The container "" stands for any container of the
-// pod or, in a pod with pod-level resources, for all. It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs. Source:
+// HasExclusiveCPUs reports whether a container has CPUs for itself, so that its CPU limit needs no quota. A container that shares the CPUs of its pod keeps
+// its quota. For the container "", it reports whether any container of the pod has CPUs for itself or, in a pod with pod-level resources, whether all have.
+// It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs. Source:
 // PodHasExclusiveCPUs and ContainerHasExclusiveCPUs in pkg/kubelet/cm/container_manager_linux.go.
 func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if p == nil {
@@ -263,7 +264,7 @@ func (p *Placement) CPUs(podUID, container string) []int64 {
 	return listIDs(set)
 }
 
-// PodCPUs returns the IDs of the CPUs of a pod of which its containers have parts. It implements podresources.CPUs.
+// PodCPUs returns the IDs of the CPUs that a pod has as a whole; nil: none. It implements podresources.CPUs.
 func (p *Placement) PodCPUs(podUID string) []int64 {
 	return listIDs(p.allocator.State().Assigned[podUID][cpus.WholePod])
 }

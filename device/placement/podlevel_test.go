@@ -12,8 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
 	"github.com/seed81659283/nodeagent/cgroups/numa"
+	"github.com/seed81659283/nodeagent/cgroups/topology"
 	"github.com/seed81659283/nodeagent/device"
+	"github.com/seed81659283/nodeagent/device/placement"
+	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
@@ -139,6 +143,22 @@ func TestUnderScopeContainerEachContainerIsPlacedOnItsOwn(t *testing.T) {
 		large.Spec.Containers[0] = newPod("", "5").Spec.Containers[0]
 		assert.Equal(t, "Pod Scope pod with pod-level resources failed admission with a container-level topology manager", n.reject(large).Message)
 	})
+}
+
+// The policies of CPUs and memory must agree about pods with pod-level resources.
+func TestNewNeedsTheGateInBothPolicies(t *testing.T) {
+	machine, err := topology.Parse("1 socket 1 node 4 cores 1024 MiB")
+	require.NoError(t, err)
+	n := newNode(t, "")
+	devices, err := poddevice.New(poddevice.Options{})
+	require.NoError(t, err)
+	n.config.Gates.PodLevel = true
+	policy, err := cpus.NewPolicy(machine, n.config)
+	require.NoError(t, err)
+	memory, err := numa.NewPolicy(machine, staticMemory())
+	require.NoError(t, err)
+	_, err = placement.New(placement.Options{Devices: devices, Policy: policy, MemoryPolicy: memory, Containers: n, Updater: n})
+	require.EqualError(t, err, "placement: cpus.Config.Gates.PodLevel of Options.Policy is true, and numa.Config.PodLevel of Options.MemoryPolicy is false: set both")
 }
 
 // An entry of another resource in spec.resources makes no pod-level resources.
