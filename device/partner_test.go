@@ -6,6 +6,7 @@ package device_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -164,9 +165,7 @@ func TestPodGetsAllResourcesOrNone(t *testing.T) {
 			a, p := newGPUs(t, device.None, false, devicetest.Options{}, gpu("x", 1), gpu("y", 1))
 			p.SetFaults(test.faults)
 			s := &seats{free: map[int]int{}}
-			for node, count := range test.free {
-				s.free[node] = count
-			}
+			maps.Copy(s.free, test.free)
 			seat := s.seat(true, true)
 			seat.commitErr = test.commitErr
 			require.ErrorContains(t, a.Reserve(t.Context(), gpuPod("p", 1, 1), seat), test.want)

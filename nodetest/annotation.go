@@ -68,7 +68,7 @@ func parseFields(text string, seed uint64, traces map[string]*Trace) (b Behavior
 	if len(text) > maxUsageText {
 		return b, fmt.Errorf("%d bytes, more than %d", len(text), maxUsageText)
 	}
-	for _, field := range strings.Fields(text) {
+	for field := range strings.FieldsSeq(text) {
 		name, value, ok := strings.Cut(field, "=")
 		switch {
 		case !ok:

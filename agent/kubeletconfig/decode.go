@@ -152,8 +152,7 @@ func shortenText(text []byte) string {
 
 // findField returns the type of the field of struct t whose JSON name is name. It also searches embedded structs.
 func findField(t reflect.Type, name string) (reflect.Type, bool) {
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if tag == "" && field.Anonymous {
 			if inner, ok := findField(field.Type, name); ok {

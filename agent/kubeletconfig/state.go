@@ -49,8 +49,8 @@ func Fields() []Field {
 // Unsupported returns the sorted names of the KubeletConfiguration fields that the type Configuration does not have. Fields has their states.
 func Unsupported() []string {
 	var names []string
-	for i := range reflect.TypeFor[otherFields]().NumField() {
-		names = append(names, reflect.TypeFor[otherFields]().Field(i).Tag.Get("json"))
+	for field := range reflect.TypeFor[otherFields]().Fields() {
+		names = append(names, field.Tag.Get("json"))
 	}
 	slices.Sort(names)
 	return names
@@ -83,8 +83,7 @@ func fieldNames(t reflect.Type, path string) (names []string) {
 	case t.Kind() != reflect.Struct || isLeaf(t):
 		return []string{path}
 	}
-	for i := range t.NumField() {
-		field := t.Field(i)
+	for field := range t.Fields() {
 		tag, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case field.Anonymous && tag == "":

@@ -59,7 +59,7 @@ func (w *world) do(out *strings.Builder, words []string) {
 	}[words[0]]
 	require.NotNil(w.t, command, words[0])
 	for _, line := range command(words[1:]) {
-		for _, l := range strings.Split(line, "\n") {
+		for l := range strings.SplitSeq(line, "\n") {
 			fmt.Fprintln(out, "  "+l)
 		}
 	}
@@ -147,7 +147,7 @@ func (w *world) parsePod(args []string) (pod *numa.Pod, affinity device.Hint, po
 // parseSizes returns the bytes of each type of memory in a text such as "2Gi,hugepages-2Mi=4Mi".
 func (w *world) parseSizes(text string) map[string]uint64 {
 	sizes := map[string]uint64{}
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		resource, size, found := strings.Cut(part, "=")
 		if !found {
 			resource, size = numa.Memory, part
@@ -158,7 +158,7 @@ func (w *world) parseSizes(text string) map[string]uint64 {
 }
 
 func (w *world) parseNodes(text string) (mask device.Mask) {
-	for _, id := range strings.Split(text, ",") {
+	for id := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(id)
 		require.NoError(w.t, err)
 		mask |= 1 << n

@@ -343,7 +343,7 @@ func (r *reader) readDistances(name string) (list []int, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		distance, err := strconv.ParseUint(word, 10, 31)
 		if err != nil {
 			return nil, fmt.Errorf("/%s: %.100q is no list of distances", name, text)

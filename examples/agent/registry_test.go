@@ -61,11 +61,11 @@ type: kubernetes.io/dockerconfigjson
 stringData: {.dockerconfigjson: %q}
 `, dockerConfig(bySecret)))
 	require.NoError(t, os.Mkdir(plugins, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(plugins, "ask"), []byte(fmt.Sprintf(`#!/bin/sh
+	require.NoError(t, os.WriteFile(filepath.Join(plugins, "ask"), fmt.Appendf(nil, `#!/bin/sh
 cat > %s/asked
 echo '{"kind": "CredentialProviderResponse", "apiVersion": "credentialprovider.kubelet.k8s.io/v1",
 	"cacheKeyType": "Registry", "auth": {"%s": {"username": "agent", "password": "%s"}}}'
-`, dir, byPlugin, password)), 0o700))
+`, dir, byPlugin, password), 0o700))
 	fields := map[string]any{
 		"dockerConfigFiles":        []string{file},
 		"credentialProviderBinDir": plugins,

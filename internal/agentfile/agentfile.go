@@ -46,8 +46,8 @@ func Marshal(fields map[string]any) ([]byte, error) {
 // isKubeletField reports whether KubeletConfiguration has a field with this JSON name.
 func isKubeletField(name string) bool {
 	t := reflect.TypeFor[kubeletconfig.Configuration]()
-	for i := range t.NumField() {
-		if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == name {
+	for field := range t.Fields() {
+		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag == name {
 			return true
 		}
 	}

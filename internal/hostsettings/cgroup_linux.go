@@ -73,7 +73,7 @@ func hierarchyRoots(proc string) (roots []string, err error) {
 // makeCgroup creates the cgroup with an absolute name, and its ancestors, below the directory of a root cgroup. It returns the directory of the cgroup.
 func makeCgroup(root, name string) (dir string, err error) {
 	dir = root
-	for _, part := range strings.Split(strings.Trim(name, "/"), "/") {
+	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
 		parent := dir
 		dir = filepath.Join(parent, part)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {

@@ -91,7 +91,7 @@ func FuzzQuantities(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		costtest.Check(t, costtest.Limit{Time: 200 * time.Millisecond}, func() {
 			var pod corev1.Pod
-			if len(raw) > 10_000 || safeyaml.Quantities([]byte(raw), reflect.TypeOf(pod)) != nil || json.Unmarshal([]byte(raw), &pod) != nil {
+			if len(raw) > 10_000 || safeyaml.Quantities([]byte(raw), reflect.TypeFor[corev1.Pod]()) != nil || json.Unmarshal([]byte(raw), &pod) != nil {
 				return
 			}
 			for _, q := range pod.Spec.Overhead {

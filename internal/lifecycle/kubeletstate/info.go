@@ -5,6 +5,7 @@ package kubeletstate
 
 import (
 	"encoding/json"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,9 +31,7 @@ func actuatedInfoOf(pod *corev1.Pod) Info {
 	}
 	for name, r := range info.ContainerResources {
 		limits := corev1.ResourceList{}
-		for resource, limit := range r.Limits {
-			limits[resource] = limit
-		}
+		maps.Copy(limits, r.Limits)
 		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 			limit, podLimit := limits[resource], pod.Spec.Resources.Limits[resource]
 			if limit.IsZero() && !podLimit.IsZero() {
