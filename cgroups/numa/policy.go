@@ -25,8 +25,8 @@ type Policy struct {
 	present  []bool  // the node has the type of memory; by position of the node times len(types) plus index of the type, as amounts
 	ranking  [][]int // for each type: positions of the nodes, the one with the most allocatable memory first
 
-	empty   State             // without containers
-	singles [][][]device.Hint // the lists of listSingle by hint, see Policy.indexSingle; nil: the machine has too many nodes
+	empty   State                           // without containers
+	singles map[device.Hint][][]device.Hint // the lists of a single hint, see setSingles
 }
 
 // Amounts are the amounts of one type of memory on a NUMA node in bytes.

@@ -9,37 +9,34 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// setSingles computes the lists of all hints, unless the machine has too many NUMA nodes. The policy returns the lists to all its callers.
+// setSingles computes the lists of a single hint: for each set of NUMA nodes, or on a machine with many nodes for each node and for all of them. The policy
+// returns the lists to all its callers.
 func (p *Policy) setSingles() {
-	if len(p.ids) > device.MaxHintNodes {
+	p.singles = map[device.Hint][][]device.Hint{}
+	if len(p.ids) <= device.MaxHintNodes {
+		for subset := 1; subset < 1<<len(p.ids); subset++ {
+			p.addSingle(expand(subset, p.ids))
+		}
 		return
 	}
-	p.singles = make([][][]device.Hint, 2<<len(p.ids))
-	for subset := 1; subset < 1<<len(p.ids); subset++ {
-		nodes := expand(subset, p.ids)
-		for _, h := range []device.Hint{{Nodes: nodes}, {Nodes: nodes, Preferred: true}} {
-			p.singles[p.indexSingle(h)] = slices.Repeat([][]device.Hint{{h}}, len(p.types))
-		}
+	for _, id := range p.ids {
+		p.addSingle(1 << id)
+	}
+	p.addSingle(p.machine)
+}
+
+// addSingle computes the lists of a hint of these nodes, preferred and not.
+func (p *Policy) addSingle(nodes device.Mask) {
+	for _, h := range []device.Hint{{Nodes: nodes}, {Nodes: nodes, Preferred: true}} {
+		p.singles[h] = slices.Repeat([][]device.Hint{{h}}, len(p.types))
 	}
 }
 
-// indexSingle returns the index in p.singles of the lists of a hint: twice the number whose bits are the positions of its nodes, plus one if it is
-// preferred.
-func (p *Policy) indexSingle(h device.Hint) (index int) {
-	for id := range h.Nodes.Nodes() {
-		index |= 2 << p.position[id]
-	}
-	if h.Preferred {
-		index++
-	}
-	return index
-}
-
-// listSingle returns count times the list with the one hint h. It allocates memory only on a machine with many nodes, for other nodes than those of the
-// machine, and for more types of memory than the machine has.
+// listSingle returns count times the list with the one hint h. It allocates memory only for a set of nodes without lists, and for more types of memory
+// than the machine has.
 func (p *Policy) listSingle(h device.Hint, count int) [][]device.Hint {
-	if p.singles == nil || h.Nodes == 0 || h.Nodes&^p.machine != 0 || count > len(p.types) {
-		return slices.Repeat([][]device.Hint{{h}}, count)
+	if lists := p.singles[h]; count <= len(lists) {
+		return lists[:count:count]
 	}
-	return p.singles[p.indexSingle(h)][:count:count]
+	return slices.Repeat([][]device.Hint{{h}}, count)
 }

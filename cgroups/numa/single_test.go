@@ -16,10 +16,10 @@ import (
 
 // The hints of a single set of NUMA nodes take no memory: those of all nodes, of one node, of a group in use, and of a container that has memory.
 func TestHintsOfOneSetAllocateNoMemory(t *testing.T) {
-	for _, count := range []int{1, 2, 8} {
+	for _, count := range []int{1, 2, 8, 34} {
 		var nodes []topology.Node
 		for id := range count {
-			nodes = append(nodes, topology.Node{ID: id, Memory: 10 * mib, HugePages: []topology.HugePages{{Size: mib, Count: uint64(id)}}})
+			nodes = append(nodes, topology.Node{ID: id, Memory: 50 * mib, HugePages: []topology.HugePages{{Size: mib, Count: uint64(id)}}})
 		}
 		p := newPolicy(t, nodes)
 		last, all, free := device.Mask(1)<<(count-1), device.Mask(1)<<count-1, uint64(0)
