@@ -163,7 +163,7 @@ func preferred(hints []device.Hint) (text string) {
 
 // The hint of all NUMA nodes, the hint of a container that has CPUs of all nodes, and the lists without hints take no memory.
 func TestHintsOfOneSetAllocateNoMemory(t *testing.T) {
-	for _, text := range []string{"1 socket 1 node 1 core 2 threads", "1 socket 1 node 8 cores 2 threads", "2 sockets 2 nodes 32 cores 2 threads", "2 sockets 8 nodes 128 cores 2 threads"} {
+	for _, text := range []string{"1 socket 1 node 1 core 2 threads", "1 socket 1 node 8 cores 2 threads", "2 sockets 2 nodes 32 cores 2 threads", "2 sockets 8 nodes 128 cores 2 threads", "2 sockets 34 nodes 68 cores 2 threads"} {
 		policy, state := newPolicy(t, text)
 		free, whole := state.Shared.Len()-1, device.Mask(1)<<len(mustParse(t, text).Nodes)-1
 		pod := newPod("a", free)
