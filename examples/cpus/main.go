@@ -6,7 +6,8 @@
 //
 //	cpus -socket /var/lib/nodeagent/pod-resources/kubelet.sock
 //
-// Other containers share the remaining CPUs, also the reserved ones unless strict-cpu-reservation is set. Init containers are not listed.
+// A pod with pod-level resources may have CPUs that its containers share. Other containers share the remaining CPUs, also the reserved ones unless
+// strict-cpu-reservation is set. Init containers are not listed.
 package main
 
 import (
@@ -69,19 +70,24 @@ func run(ctx context.Context, out io.Writer, root fs.FS, socket string) error {
 	return nil
 }
 
-// owner is a container with exclusive CPUs.
+// owner is a container with exclusive CPUs, or a pod whose containers share some.
 type owner struct {
-	name string // namespace, pod and container
+	name string // namespace and pod, and for a container its name
 	cpus topology.CPUSet
 }
 
-// listOwners returns the containers with exclusive CPUs.
+// listOwners returns the containers with exclusive CPUs, and after those of a pod the pod itself, if its containers share some of its CPUs.
 func listOwners(pods *podresourcesv1.ListPodResourcesResponse) (owners []owner) {
 	for _, pod := range pods.GetPodResources() {
+		name, shared := pod.GetNamespace()+"/"+pod.GetName(), toSet(pod.GetCpuIds())
 		for _, c := range pod.GetContainers() {
 			if set := toSet(c.GetCpuIds()); !set.IsEmpty() {
-				owners = append(owners, owner{pod.GetNamespace() + "/" + pod.GetName() + "/" + c.GetName(), set})
+				owners = append(owners, owner{name + "/" + c.GetName(), set})
+				shared = shared.Minus(set)
 			}
+		}
+		if !shared.IsEmpty() {
+			owners = append(owners, owner{name, shared})
 		}
 	}
 	return owners
@@ -120,7 +126,7 @@ func printCPUs(out io.Writer, machine *topology.Machine, allocatable topology.CP
 	_ = table.Flush() // an error of out
 }
 
-// describeCPUs returns a line with the CPUs of the container on each NUMA node, and the number of whole cores among them.
+// describeCPUs returns a line with the CPUs of the owner on each NUMA node, and the number of whole cores among them.
 func (o *owner) describeCPUs(machine *topology.Machine) string {
 	nodes, cores := map[int]topology.CPUSet{}, map[int]topology.CPUSet{}
 	for _, cpu := range machine.CPUs {

@@ -20,12 +20,12 @@ import (
 	"github.com/seed81659283/nodeagent/device/podresources"
 )
 
-// assigned has the exclusive CPUs of containers, by the name of the pod.
+// assigned has the exclusive CPUs of containers, by the name of the pod, and those of pods by the name and "/".
 type assigned map[string][]int64
 
 func (a assigned) CPUs(uid, _ string) []int64 { return a[uid] }
 
-func (a assigned) PodCPUs(string) []int64 { return nil }
+func (a assigned) PodCPUs(uid string) []int64 { return a[uid+"/"] }
 
 func (a assigned) AllocatableCPUs() []int64 { return a["allocatable"] }
 
@@ -73,12 +73,12 @@ func twoSockets() fs.FS {
 }
 
 func TestEachCPUHasItsContainer(t *testing.T) {
-	socket := serve(t, assigned{"allocatable": {1, 2, 3, 5, 6, 7}, "database": {2, 6, 3}, "web": {5}})
+	socket := serve(t, assigned{"allocatable": {1, 2, 3, 5, 6, 7}, "database": {2, 6, 3}, "web": {5}, "web/": {1, 5}})
 	var out strings.Builder
 	require.NoError(t, run(t.Context(), &out, twoSockets(), socket))
 	require.Equal(t, `SOCKET  NODE  CORE  CPU  CONTAINER
 0       0     0     0    shared, reserved
-0       0     1     1    shared
+0       0     1     1    default/web
 1       1     2     2    default/database/main
 1       1     3     3    default/database/main
 0       0     0     4    shared, reserved
@@ -87,6 +87,7 @@ func TestEachCPUHasItsContainer(t *testing.T) {
 1       1     3     7    shared
 default/database/main has the CPUs 2-3,6 of NUMA node 1; whole cores: 1
 default/web/main has the CPUs 5 of NUMA node 0; whole cores: 0
+default/web has the CPUs 1 of NUMA node 0; whole cores: 0
 `, out.String())
 }
 
