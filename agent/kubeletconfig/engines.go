@@ -280,7 +280,9 @@ func (c *Configuration) CPUManager() (config cpus.Config, err error) {
 }
 
 // hasPodLevelManagers reports whether pods with pod-level resources may have exclusive CPUs and memory of their own.
-func (c *Configuration) hasPodLevelManagers() bool { return isGateOn(findGate("PodLevelResourceManagers"), c.FeatureGates) }
+func (c *Configuration) hasPodLevelManagers() bool {
+	return isGateOn(findGate("PodLevelResourceManagers"), c.FeatureGates)
+}
 
 // ExclusiveResizes reports whether the gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory are on, for the options of
 // package device/placement.

@@ -64,7 +64,10 @@ func TestMetricsOfPodLevelResources(t *testing.T) {
 	assert.NotContains(t, gatherFamilies(t, registry), "kubelet_resource_manager_allocations_total", "the gate is off")
 	pinned, memory := m.CPUs(cpus.Config{Policy: cpus.PolicyStatic, Gates: cpus.Gates{PodLevel: true}}), m.Memory()
 	for _, p := range []cpus.Pinning{
-		{Taken: topology.NewCPUSet(1, 2)}, {}, {Share: device.OfPod, Taken: topology.NewCPUSet(3)}, {Share: device.SharedOfPod, Taken: topology.NewCPUSet(4)},
+		{Taken: topology.NewCPUSet(1, 2)},
+		{},
+		{Share: device.OfPod, Taken: topology.NewCPUSet(3)},
+		{Share: device.SharedOfPod, Taken: topology.NewCPUSet(4)},
 		{Share: device.OfPod, Err: errors.New("no CPU")},
 	} {
 		pinned(p)
