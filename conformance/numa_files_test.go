@@ -21,11 +21,21 @@ import (
 
 // A kubelet starts with each checkpoint that we write, and writes the same bytes. We read what it writes in the versions 1, 2 and 3, and refuse the same
 // damaged files. With another policy, both refuse the file with the same text.
-func TestNUMACheckpoint(t *testing.T) {
+func TestNUMACheckpoint(t *testing.T) { compareNUMACheckpoints(t, makeNUMAInput) }
+
+// The same with the gate PodLevelResourceManagers, with which the checkpoint has the memory of pods.
+func TestPodLevelMemoryCheckpoint(t *testing.T) {
+	setPodLevelGate(t)
+	compareNUMACheckpoints(t, makePodLevelNUMAInput)
+}
+
+// compareNUMACheckpoints compares the checkpoints after random sequences.
+func compareNUMACheckpoints(t *testing.T, makeInput func(*conformance.Choices) numaInput) {
+	t.Helper()
 	written := 0
 	for i := range max(20, flags.Inputs()/1000) {
 		c := conformance.NewChoices(conformance.RandomBytes(flags.Seed(), uint64(i)))
-		in := makeNUMAInput(c)
+		in := makeInput(c)
 		in.Kubelet = numa.Kubelet{FreeInit: true, RefuseChanged: true}
 		for op := range in.Ops {
 			in.Ops[op].Changed = 0 // the kubelet starts on the machine of in
@@ -52,8 +62,8 @@ func checkNUMACheckpoint(t *testing.T, in *numaInput, ours *ourMemory, c *confor
 	restored, err := state.NewCheckpointState(klog.Logger{}, dir, numa.CheckpointName, numa.PolicyStatic)
 	require.NoError(t, err, "%s", content)
 	require.Equal(t, ours.nodes(), ourNodes(restored.GetMachineState()))
-	require.Equal(t, ours.blocks(), ourBlocks(restored.GetMemoryAssignments()))
 	k := &kubeletMemory{in: in, state: restored}
+	require.Equal(t, ours.blocks(), k.blocks())
 	if !hasNothing(ours) {
 		require.NoError(t, k.startPolicy(in.machine(0)))
 	}
@@ -74,11 +84,14 @@ func checkNUMACheckpoint(t *testing.T, in *numaInput, ours *ourMemory, c *confor
 	require.Equal(t, ours.policy.Save(ours.state).Nodes, saved.Nodes)
 	manager, err := checkpointmanager.NewCheckpointManager(dir)
 	require.NoError(t, err)
-	machine, assignments := restored.GetMachineState(), restored.GetMemoryAssignments()
-	for _, old := range []checkpointmanager.Checkpoint{
-		&state.MemoryManagerCheckpointV1{PolicyName: numa.PolicyStatic, MachineState: machine, Entries: assignments},
-		&state.MemoryManagerCheckpointV2{PolicyName: numa.PolicyStatic, MachineState: machine, Entries: assignments, PodEntries: state.PodMemoryAssignments{}},
-	} {
+	machine, assignments, pods := restored.GetMachineState(), restored.GetMemoryAssignments(), restored.GetPodMemoryAssignments()
+	versions := []checkpointmanager.Checkpoint{
+		&state.MemoryManagerCheckpointV2{PolicyName: numa.PolicyStatic, MachineState: machine, Entries: assignments, PodEntries: pods},
+	}
+	if len(pods) == 0 {
+		versions = append(versions, &state.MemoryManagerCheckpointV1{PolicyName: numa.PolicyStatic, MachineState: machine, Entries: assignments})
+	}
+	for _, old := range versions {
 		require.NoError(t, manager.CreateCheckpoint(numa.CheckpointName, old))
 		previous, err := numa.ReadCheckpoint(path)
 		require.NoError(t, err)
