@@ -123,6 +123,9 @@ func (d *checkpointData) parseState() (s State, err error) {
 		containers := make(map[string]topology.CPUSet, len(d.Entries[uid]))
 		for _, container := range slices.Sorted(maps.Keys(d.Entries[uid])) {
 			text := d.Entries[uid][container]
+			if container == WholePod { // the CPUs of a pod are in PodEntries
+				return State{}, fmt.Errorf("pod %q has a container without name", uid)
+			}
 			if containers[container], err = parseSet(text); err != nil {
 				return State{}, fmt.Errorf("could not parse cpuset %q for container %q in pod %q: %w", text, container, uid, err)
 			}

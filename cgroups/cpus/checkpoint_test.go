@@ -48,6 +48,10 @@ func TestDecodeCheckpoint(t *testing.T) {
 			`could not parse cpuset "1," for container "c" in pod "p": strconv.Atoi: parsing "": invalid syntax`,
 		},
 		{
+			"a container without name", `{"policyName":"static","defaultCpuSet":"0","entries":{"p":{"":"1"}}}`,
+			`pod "p" has a container without name`,
+		},
+		{
 			"more CPUs than any machine has", `{"policyName":"static","defaultCpuSet":"0-4000000000"}`,
 			`could not parse default CPU set "0-4000000000": CPU 4000000000 is not below 2048`,
 		},

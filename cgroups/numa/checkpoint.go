@@ -167,6 +167,9 @@ func (c *checkpointV2) toSaved() (Saved, error) {
 		saved.Pods[uid] = map[string][]Block{}
 		for name, list := range containers {
 			blocks, err := convertBlocks(list)
+			if name == WholePod { // the memory of a pod is in PodEntries
+				err = errors.New("it has no name")
+			}
 			if err != nil {
 				return Saved{}, fmt.Errorf("pod %q, container %q: %w", uid, name, err)
 			}

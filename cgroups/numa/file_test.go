@@ -86,19 +86,20 @@ func TestReadCheckpointNamesTheFault(t *testing.T) {
 		return `{"policyName":"Static",` + machine + `,"entries":{"pod":{"c":[` + block + `]}},"checksum":0}`
 	}
 	for name, tc := range map[string]struct{ content, want string }{
-		"checksum 1":     {`{"policyName":"Static",` + machine + `,"checksum":1}`, "checkpoint is corrupted"},
-		"data":           {`{"policyName":"Static","checksum":0,"data":"{","dataChecksum":1}`, "could not load v3 checkpoint: failed to deserialize memory manager checkpoint data: unexpected end of JSON input"},
-		"data checksum":  {`{"policyName":"Static","checksum":0,"data":"{}","dataChecksum":1}`, "could not load v3 checkpoint: checkpoint is corrupted"},
-		"NUMA node":      {entries(`{"numaAffinity":[64],"type":"memory","size":1}`), `pod "pod", container "c": NUMA node 64: must be between 0 and 63`},
-		"twice":          {entries(`{"numaAffinity":[0,0],"type":"memory","size":1}`), `pod "pod", container "c": the NUMA nodes [0 0] are listed twice`},
-		"no NUMA node":   {entries(`{"type":"memory","size":1}`), `pod "pod", container "c": block 0 of type "memory" on NUMA nodes {} with 1 bytes is invalid`},
-		"size":           {entries(`{"numaAffinity":[0],"type":"memory","size":9223372036854775808}`), `pod "pod", container "c": block 0 of type "memory" on NUMA nodes {0} with 9223372036854775808 bytes is invalid`},
-		"type twice":     {entries(`{"numaAffinity":[0],"type":"memory"},{"numaAffinity":[0],"type":"memory"}`), `pod "pod", container "c": block 1 of type "memory" on NUMA nodes {0} with 0 bytes is invalid`},
-		"null node":      {`{"machineState":{"7":null}}`, "NUMA node 7 is null"},
-		"null memory":    {`{"machineState":{"7":{"memoryMap":{"memory":null}}}}`, "NUMA node 7: memory is null"},
-		"no containers":  {`{"entries":{"pod":{}}}`, `pod "pod" has no UID or no containers`},
-		"container name": {`{"entries":{"pod":{"":[]}}}`, `pod "pod", container "": it has no name`},
-		"elements":       {`{"entries":{` + strings.Repeat(`"a":{},`, 1<<17) + `"a":{}}}`, "it has 262147 elements, more than 262144"},
+		"checksum 1":      {`{"policyName":"Static",` + machine + `,"checksum":1}`, "checkpoint is corrupted"},
+		"data":            {`{"policyName":"Static","checksum":0,"data":"{","dataChecksum":1}`, "could not load v3 checkpoint: failed to deserialize memory manager checkpoint data: unexpected end of JSON input"},
+		"data checksum":   {`{"policyName":"Static","checksum":0,"data":"{}","dataChecksum":1}`, "could not load v3 checkpoint: checkpoint is corrupted"},
+		"NUMA node":       {entries(`{"numaAffinity":[64],"type":"memory","size":1}`), `pod "pod", container "c": NUMA node 64: must be between 0 and 63`},
+		"twice":           {entries(`{"numaAffinity":[0,0],"type":"memory","size":1}`), `pod "pod", container "c": the NUMA nodes [0 0] are listed twice`},
+		"no NUMA node":    {entries(`{"type":"memory","size":1}`), `pod "pod", container "c": block 0 of type "memory" on NUMA nodes {} with 1 bytes is invalid`},
+		"size":            {entries(`{"numaAffinity":[0],"type":"memory","size":9223372036854775808}`), `pod "pod", container "c": block 0 of type "memory" on NUMA nodes {0} with 9223372036854775808 bytes is invalid`},
+		"type twice":      {entries(`{"numaAffinity":[0],"type":"memory"},{"numaAffinity":[0],"type":"memory"}`), `pod "pod", container "c": block 1 of type "memory" on NUMA nodes {0} with 0 bytes is invalid`},
+		"null node":       {`{"machineState":{"7":null}}`, "NUMA node 7 is null"},
+		"null memory":     {`{"machineState":{"7":{"memoryMap":{"memory":null}}}}`, "NUMA node 7: memory is null"},
+		"no containers":   {`{"entries":{"pod":{}}}`, `pod "pod" has no UID or no containers`},
+		"container name":  {`{"entries":{"pod":{"":[]}}}`, `pod "pod", container "": it has no name`},
+		"memory, no name": {`{"entries":{"pod":{"":[{"numaAffinity":[0],"type":"memory","size":1}]}}}`, `pod "pod", container "": it has no name`},
+		"elements":        {`{"entries":{` + strings.Repeat(`"a":{},`, 1<<17) + `"a":{}}}`, "it has 262147 elements, more than 262144"},
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(tc.content), 0o600))
 		_, err := numa.ReadCheckpoint(path)
