@@ -23,8 +23,12 @@ func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 // then run in the shared pool of the node, or keep their CPUs. ReservePod does not ask IsPodLevel.
 //
 // A pod that cannot have its CPUs is a [*device.Refusal], with the reason [device.ReasonEmptyPodSharedPoolError] if its containers would leave no CPU to
-// share. A running pod then runs in the shared pool of the node. Source: allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// share. A running pod then runs in the shared pool of the node. A pod without UID, and one with two containers of one name, is an error. Source:
+// allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Mask) (State, error) {
+	if err := pod.validate(); err != nil {
+		return s, err
+	}
 	count := p.countPeak(pod)
 	if !p.static || count == 0 || len(s.Assigned[pod.UID]) > 0 {
 		return s, nil
