@@ -41,8 +41,8 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 }
 
 // PodHints returns the sets of NUMA nodes that have the CPUs which [Policy.ReservePod] would take, and for other pods the CPUs of all containers that run at
-// one time. Nil and an empty result have the meaning that they have in [Policy.Hints]. Source:
-// getPodTopologyHintsForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// one time. Nil and an empty result have the meaning that they have in [Policy.Hints]. Source: getPodTopologyHintsForAdd in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {
 	count := p.countPeak(pod)
 	if !p.static || count == 0 {
@@ -52,9 +52,10 @@ func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {
 	switch {
 	case hasWhole && !p.kubelet.RefuseRunning:
 		return p.hintsOfAssigned(whole, count)
-	case p.IsPodLevel(pod) && p.checkShares(pod, count) != nil && pod.Running:
-		return p.admitRunning([]device.Hint{})
 	case p.IsPodLevel(pod) && p.checkShares(pod, count) != nil:
+		if pod.Running {
+			return p.admitRunning([]device.Hint{})
+		}
 		return []device.Hint{}
 	}
 	var assigned topology.CPUSet

@@ -33,7 +33,7 @@ func (l *Layout) takeSpread(free topology.CPUSet, n int, opts Options) (topology
 	s := newSpread(l, free, n, group, &scratch)
 	s.alignSocket = opts.AlignSocket
 	for k := s.fewest; k <= s.most; k++ {
-		if s.find(k) {
+		if s.findBest(k) {
 			return s.takeShares(free, packed)
 		}
 	}
@@ -124,15 +124,15 @@ func (d *distribution) isBetter(other *distribution) bool {
 	return d.balance < other.balance
 }
 
-// find sets s.best to the best distribution over k NUMA nodes. It returns false if there is none.
-func (s *spread) find(k int) bool {
+// findBest sets s.best to the best distribution over k NUMA nodes. It returns false if there is none.
+func (s *spread) findBest(k int) bool {
 	if s.countDistributions(k) > maxTried {
 		return s.findGreedy(k)
 	}
 	s.best.socket, s.best.balance = false, none
 	positions := s.positions[:k]
 	for ok := startCombination(positions, len(s.nodes)); ok; ok = nextCombination(positions, len(s.nodes)) {
-		if remainder, ok := s.distribute(positions); ok && s.findRemainder(positions, remainder) {
+		if remainder, ok := s.shareEqually(positions); ok && s.findRemainder(positions, remainder) {
 			s.keepBetter()
 		}
 		if s.best.balance == 0 && (!s.alignSocket || s.best.socket) {
@@ -186,9 +186,9 @@ func nextCombination(chosen []int, m int) bool {
 	return true
 }
 
-// distribute sets s.next to the distribution in which the NUMA nodes at positions, which are indexes in s.nodes, give equal
+// shareEqually sets s.next to the distribution in which the NUMA nodes at positions, which are indexes in s.nodes, give equal
 // shares. It returns the number of the s.n CPUs that these leave over, and false if these nodes have too few free CPUs.
-func (s *spread) distribute(positions []int) (remainder int, ok bool) {
+func (s *spread) shareEqually(positions []int) (remainder int, ok bool) {
 	total, groups := 0, 0
 	for _, p := range positions {
 		total += s.free[p]
@@ -289,7 +289,7 @@ func (s *spread) tryFullest(k int, nodes []int16) {
 	if len(positions) < k {
 		return
 	}
-	if remainder, ok := s.distribute(positions); ok && s.giveFromFullest(positions, remainder) {
+	if remainder, ok := s.shareEqually(positions); ok && s.giveFromFullest(positions, remainder) {
 		s.keepBetter()
 	}
 }

@@ -31,7 +31,7 @@ func TestGreedyDistributionIsAsBalancedAsTheBest(t *testing.T) {
 		}
 		k := 1 + random.IntN(nodes)
 		s := newSpread(layout, free, k*(1+random.IntN(8)), 1, &spreadScratch{})
-		found, best := s.find(k), s.best.balance
+		found, best := s.findBest(k), s.best.balance
 		require.Equal(t, found, s.findGreedy(k))
 		if found {
 			require.InDelta(t, best, s.best.balance, 0.0011, "%v from %v", s.n, s.free)

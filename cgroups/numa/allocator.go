@@ -244,7 +244,7 @@ func (r *PodReservation) PodHints() [][]device.Hint {
 // Take takes the memory of the next container, at first the container 0, with the merged hint. Other pods cannot take it any more. The error is that of
 // [Policy.Reserve]; the container then takes nothing.
 func (r *PodReservation) Take(affinity device.Hint) error {
-	return r.take(func(base State) (State, error) {
+	return r.replaceState(func(base State) (State, error) {
 		return r.allocator.policy.Reserve(base, r.pod, len(r.before), affinity)
 	})
 }
@@ -252,11 +252,11 @@ func (r *PodReservation) Take(affinity device.Hint) error {
 // TakePod takes the memory of the pod and of all its containers, in place of calls of Take for each container. The error is that of [Policy.ReservePod], and
 // nothing is taken then. Undo(0) frees the memory, and Undo of a later container frees none.
 func (r *PodReservation) TakePod(affinity device.Hint) error {
-	return r.take(func(base State) (State, error) { return r.allocator.policy.ReservePod(base, r.pod, affinity) })
+	return r.replaceState(func(base State) (State, error) { return r.allocator.policy.ReservePod(base, r.pod, affinity) })
 }
 
-// take replaces the state by the result of reserve, which gets the current state.
-func (r *PodReservation) take(reserve func(base State) (State, error)) error {
+// replaceState replaces the state by the result of reserve, which gets the current state.
+func (r *PodReservation) replaceState(reserve func(base State) (State, error)) error {
 	a := r.allocator
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -53,7 +53,7 @@ func (e *enumeration) addSets(found []device.Mask, others device.Mask) []device.
 	s := e.selectNodes(others, &searchScratch{})
 	s.limit = max(len(found), maxHints)
 	for size := max(2, e.base.Count()); size <= e.base.Count()+len(s.nodes) && len(found) < s.limit && s.steps < maxSteps; size++ {
-		found = s.search(found, 0, size-e.base.Count(), e.base)
+		found = s.searchSets(found, 0, size-e.base.Count(), e.base)
 	}
 	if mask, ok := s.reduce(); ok && s.steps >= maxSteps && len(found) == 0 {
 		found = append(found, mask)
@@ -114,7 +114,8 @@ func (e *enumeration) reduce() (mask device.Mask, ok bool) {
 	return mask, mask.Count() >= 2
 }
 
-// addAll adds to found all sets that satisfy the requests. Bit i of a subset is the node nodes[len(nodes)-1-i], so that sets of one size are in lexicographic order if subsets descend.
+// addAll adds to found all sets that satisfy the requests. Bit i of a subset is the node nodes[len(nodes)-1-i], so that sets of one size are in
+// lexicographic order if subsets descend.
 func (e *enumeration) addAll(found []device.Mask, others device.Mask) []device.Mask {
 	var ids [maxComplete]int
 	nodes := ids[:0]
@@ -149,7 +150,8 @@ func (e *enumeration) addAll(found []device.Mask, others device.Mask) []device.M
 // smallCount is the number of sets up to which addAll has its slices on the stack.
 const smallCount = 1 << device.MaxHintNodes
 
-// addFitting adds to found the sets of two nodes or more whose subsets fit, those of the fewest nodes first and of one size in descending order of the subsets.
+// addFitting adds to found the sets of two nodes or more whose subsets fit, those of the fewest nodes first and of one size in descending order of the
+// subsets.
 func (e *enumeration) addFitting(found []device.Mask, fits []bool, nodes []int) []device.Mask {
 	var ends [maxComplete + 2]int // by size of the subset plus one: the number of smaller sets, and then the end of those of the size
 	total, smallest := 0, 2-e.base.Count()
@@ -229,8 +231,8 @@ func (e *enumeration) indexBest(r, from, count int) int {
 	return (r*n+from)*n + count
 }
 
-// search adds to found the sets of mask and count more of nodes[from:], in lexicographic order.
-func (e *enumeration) search(found []device.Mask, from, count int, mask device.Mask) []device.Mask {
+// searchSets adds to found the sets of mask and count more of nodes[from:], in lexicographic order.
+func (e *enumeration) searchSets(found []device.Mask, from, count int, mask device.Mask) []device.Mask {
 	if e.steps++; e.steps >= maxSteps || len(found) >= e.limit || from+count > len(e.nodes) {
 		return found
 	}
@@ -246,7 +248,7 @@ func (e *enumeration) search(found []device.Mask, from, count int, mask device.M
 		for r := range e.reqs {
 			e.sums[r] += e.value(e.nodes[at], r)
 		}
-		found = e.search(found, at+1, count-1, mask|1<<e.nodes[at])
+		found = e.searchSets(found, at+1, count-1, mask|1<<e.nodes[at])
 		for r := range e.reqs {
 			e.sums[r] -= e.value(e.nodes[at], r)
 		}
@@ -281,7 +283,7 @@ func (p *Policy) countSmallest(reqs []request) int {
 	e = e.selectNodes(p.machine, &searchScratch{})
 	var found [1]device.Mask
 	for size := smallest; size <= len(p.ids) && e.steps < maxSteps; size++ {
-		if len(e.search(found[:0], 0, size, 0)) > 0 {
+		if len(e.searchSets(found[:0], 0, size, 0)) > 0 {
 			return size
 		}
 	}

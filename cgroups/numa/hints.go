@@ -13,8 +13,8 @@ import (
 
 // Hints returns the sets of NUMA nodes from which container i of a pod can have its memory: a list for each requested type, for the merge of a topology
 // policy. The smallest sets are first. The result is nil if the container has no preference: it requests no memory, has no memory of its own, or no set
-// has enough. The lists may share memory, and callers must not change them. Hints allocates no memory if the
-// result has one set: of any nodes on a machine with up to [device.MaxHintNodes] nodes, of one node or all nodes on any machine.
+// has enough. The lists may share memory, and callers must not change them. Hints allocates no memory if the result has one set: of any nodes on a machine
+// with up to [device.MaxHintNodes] nodes, of one node or all nodes on any machine.
 //
 // A container that has memory in s has the one hint of its NUMA nodes, as long as its requests are the same.
 //
@@ -97,8 +97,7 @@ func (p *Policy) repeatHints(hints []device.Hint, count int) [][]device.Hint {
 }
 
 // listReusable returns the memory of the pod's init containers before container i that later containers have not used: for each type and set of nodes the
-// size of their blocks. A later container takes memory from these blocks first, and the blocks shrink.
-// The compiler puts listReusable in its caller, so that the list is on the caller's stack.
+// size of their blocks. A later container takes memory from these blocks first, and the blocks shrink. The compiler puts listReusable in its caller, so that the list is on the caller's stack.
 func (s *State) listReusable(pod *Pod, i int) []Block {
 	var buffer [smallRequests]Block
 	return s.appendReusable(buffer[:0], pod, i)

@@ -188,8 +188,8 @@ func decodeRecord(data []byte) (Saved, error) {
 	return saved, saved.normalize()
 }
 
-// normalize sorts nodes and blocks. It returns an error for a pod without UID or containers, and for a block without type or
-// nodes, of the type of another block of its container, or of a size that no machine has.
+// normalize sorts nodes and blocks. It returns an error for a pod without UID or containers, and for a block without type or nodes, of the type of another
+// block of its container, or of a size that no machine has.
 func (s *Saved) normalize() error {
 	slices.SortFunc(s.Nodes, func(a, b Node) int { return cmp.Compare(a.ID, b.ID) })
 	for uid, containers := range s.Pods {

@@ -17,8 +17,8 @@ func (p *Policy) Release(s State, uid string) State {
 }
 
 // ReleaseContainer returns the state in which a container has no memory, for a container that is no longer in the spec of its pod. The memory of a whole pod
-// is free when its last container has none. Source:
-// RemoveContainer in pkg/kubelet/cm/memorymanager/policy_static.go.
+// is free when its last container has none. Source: RemoveContainer in
+// pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) ReleaseContainer(s State, uid, container string) State {
 	return p.release(s, uid, []string{container})
 }

@@ -109,7 +109,8 @@ func (c *cpuPartner) Reserve(container int, affinity device.Hint) error {
 // isWhole reports whether the CPUs of the pod are reserved as a whole.
 func (c *cpuPartner) isWhole() bool { return c.isWholePod && c.placement.opts.Policy.IsPodLevel(c.pod) }
 
-// reportPinnings calls the hook CPUsPinned for each container that was tried and needs exclusive CPUs. before is the state before the reservation.
+// reportPinnings calls the hook CPUsPinned for each container that was tried and needs exclusive CPUs, or for all containers of a pod whose CPUs are reserved
+// as a whole. before is the state before the reservation.
 func (c *cpuPartner) reportPinnings(before cpus.State) {
 	hook := c.placement.opts.Hooks.CPUsPinned
 	if hook == nil {

@@ -183,8 +183,8 @@ func (p *Placement) Release(ctx context.Context, uid string) error {
 
 // HasExclusiveCPUs reports whether a container has CPUs for itself, so that its CPU limit needs no quota. A container that shares the CPUs of its pod keeps
 // its quota. For the container "", it reports whether any container of the pod has CPUs for itself or, in a pod with pod-level resources, whether all have.
-// It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs. Source:
-// PodHasExclusiveCPUs and ContainerHasExclusiveCPUs in pkg/kubelet/cm/container_manager_linux.go.
+// It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs. Source: PodHasExclusiveCPUs and
+// ContainerHasExclusiveCPUs in pkg/kubelet/cm/container_manager_linux.go.
 func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if p == nil {
 		return false
@@ -194,8 +194,8 @@ func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if len(assigned) == 0 {
 		return false
 	}
-	isShared := map[string]bool{}
-	if qos.HasPodLevelResources(pod) {
+	isShared, isPodLevel := map[string]bool{}, qos.HasPodLevelResources(pod)
+	if isPodLevel {
 		converted := newCPUPod(pod)
 		for i, c := range converted.Containers {
 			isShared[c.Name] = state.SharesPod(converted, i)
@@ -205,11 +205,11 @@ func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 		set := assigned[name]
 		return !set.IsEmpty() && !isShared[name]
 	}
-	names := []string{container}
-	if container == "" {
-		names = listNames(pod)
+	if container != "" {
+		return isExclusive(container)
 	}
-	if container == "" && len(isShared) == 0 {
+	names := listNames(pod)
+	if !isPodLevel {
 		return slices.ContainsFunc(names, isExclusive)
 	}
 	return !slices.ContainsFunc(names, func(name string) bool { return !isExclusive(name) })

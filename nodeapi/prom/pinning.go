@@ -157,7 +157,7 @@ func (m *Metrics) recordPinning(p cpus.Pinning) {
 	}
 }
 
-// Memory returns a function for the hook MemoryPinned of package device/placement, which counts containers with memory of their own.
+// Memory returns a function for the hook MemoryPinned of package device/placement, which counts containers with memory of their own or of their pod.
 func (m *Metrics) Memory() (pinned func(numa.Pinning)) {
 	c := &m.managers
 	c.group.enabled.Store(true)
