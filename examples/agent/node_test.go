@@ -180,21 +180,42 @@ func (n *node) killContainer(c cri.Container) {
 	require.NoError(n.t, process.Kill())
 }
 
-// awaitNoLeftovers waits until no sandbox, mount, network namespace, interface or address of any pod remains. Kinds in
-// except are ignored.
+// awaitNoLeftovers waits until no sandbox, mount, network namespace, interface or address of any pod remains. Leftovers that
+// except contains are ignored, by kind or by kind and name. On failure the test logs what containerd wrote about the others.
 func (n *node) awaitNoLeftovers(limit time.Duration, except ...string) {
 	n.t.Helper()
-	exetest.Eventually(n.t, limit, func() error {
-		left, err := n.lab.Leftovers(within(n.t, 10*time.Second))
+	var left []string
+	defer func() {
+		if n.t.Failed() {
+			n.logAbout(left)
+		}
+	}()
+	exetest.Eventually(n.t, limit, func() (err error) {
+		left, err = n.lab.Leftovers(within(n.t, 10*time.Second))
 		left = slices.DeleteFunc(left, func(l string) bool {
 			kind, _, _ := strings.Cut(l, " ")
-			return slices.Contains(except, kind)
+			return slices.Contains(except, kind) || slices.Contains(except, l)
 		})
 		if err == nil && len(left) > 0 {
 			err = fmt.Errorf("leftovers: %s", strings.Join(left, ", "))
 		}
 		return err
 	})
+}
+
+// logAbout logs the lines of containerd's log that name one of the leftovers.
+func (n *node) logAbout(left []string) {
+	n.t.Helper()
+	log, err := os.ReadFile(n.lab.LogPath())
+	require.NoError(n.t, err)
+	for line := range strings.Lines(string(log)) {
+		if slices.ContainsFunc(left, func(l string) bool {
+			_, name, _ := strings.Cut(l, " ")
+			return strings.Contains(line, name)
+		}) {
+			n.t.Log(strings.TrimSpace(line))
+		}
+	}
 }
 
 // drain kills the agent a, lets another one remove all pods of the node, and checks that nothing remains. Kinds in except
