@@ -117,7 +117,7 @@ func (w *worker) nextSyncDelay(wake, now time.Time) time.Duration {
 
 // earliestRetry returns the time before which no retry can succeed after err, or zero if there is none.
 func earliestRetry(err error) time.Time {
-	switch x := err.(type) { // each wrapped error is examined
+	switch x := err.(type) { //nolint:errorlint // each wrapped error is examined
 	case *podstatus.StartError:
 		return x.Retry
 	case interface{ Unwrap() []error }:

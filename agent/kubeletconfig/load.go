@@ -227,7 +227,7 @@ func (l *loader) decodeMerged() (Documents, error) {
 // has set the field, the error gets the main file.
 func (d *Documents) nameFiles(errs []error) (named []error) {
 	for _, err := range errs {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // not those that err wraps
+		if joined, ok := err.(interface{ Unwrap() []error }); ok { // not those that err wraps
 			named = append(named, d.nameFiles(joined.Unwrap())...)
 			continue
 		}

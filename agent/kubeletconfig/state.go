@@ -142,7 +142,7 @@ func visitLeaves(v reflect.Value, row, path string, visit func(row, path string,
 
 // isAccepted reports whether v is zero or empty, or equals one of the JSON values in accept.
 func isAccepted(v reflect.Value, accept []string) bool {
-	zero, hasZero := v.Interface().(interface{ IsZero() bool })
+	zero, hasZero := reflect.TypeAssert[interface{ IsZero() bool }](v)
 	switch kind := v.Kind(); {
 	case v.IsZero(), hasZero && kind != reflect.Pointer && zero.IsZero():
 		return true

@@ -43,8 +43,7 @@ func ExamplePolicy_Reserve() {
 			}
 			return best.Nodes, nil
 		})
-		var refusal *device.Refusal
-		if errors.As(err, &refusal) {
+		if refusal, ok := errors.AsType[*device.Refusal](err); ok {
 			fmt.Println(pod.UID, "refused:", refusal.Reason == cpus.ReasonSMTAlignmentError, refusal.Message)
 			fmt.Println(policy.Explain(state, pod))
 			continue

@@ -71,7 +71,7 @@ func (p *Policy) configure(config Config) error {
 	case !set.Minus(p.layout.all).IsEmpty():
 		return fmt.Errorf("reserved-cpus: %s is not a subset of online-cpus: %s", set, p.layout.all)
 	case config.ReservedMillis < 0:
-		return fmt.Errorf("Config.ReservedMillis is %d: it must not be negative", config.ReservedMillis) //nolint:staticcheck // a field
+		return fmt.Errorf("Config.ReservedMillis is %d: it must not be negative", config.ReservedMillis)
 	case config.ReservedMillis == 0 && set.IsEmpty():
 		return errors.New("[cpumanager] unable to determine reserved CPU resources for static policy")
 	case config.ReservedMillis == 0:

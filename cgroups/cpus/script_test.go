@@ -110,20 +110,20 @@ func (w *world) startAgent(args []string) []string {
 	for _, arg := range args[1:] {
 		name, value, hasValue := strings.Cut(arg, "=")
 		var err error
-		switch {
-		case name == "reserved":
+		switch name {
+		case "reserved":
 			w.config.ReservedMillis, err = strconv.ParseInt(strings.TrimSuffix(value, "m"), 10, 64)
-		case name == "cpus":
+		case "cpus":
 			w.config.ReservedCPUs, err = topology.ParseCPUSet(value)
-		case name == "topology":
+		case "topology":
 			w.config.Topology, err = device.ParsePolicy(value)
-		case name == "scope":
+		case "scope":
 			w.podScope = value == "pod"
-		case name == "kubelet":
+		case "kubelet":
 			w.config.Kubelet = cpus.Kubelet{EmptyPool: true, RefuseChanged: true, RefuseRunning: true}
-		case name == "podlevel":
+		case "podlevel":
 			w.config.Gates.PodLevel = true
-		case name == "stable":
+		case "stable":
 			w.config.Gates = cpus.Gates{NoBetaOptions: true}
 		default:
 			if w.config.Options == nil {

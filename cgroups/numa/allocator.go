@@ -66,7 +66,7 @@ func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 
 // load returns the content of the record, or of the checkpoint if there is no record. The content of no file is the zero value.
 func (a *Allocator) load() (Saved, error) {
-	saved, err := Saved{}, error(fs.ErrNotExist)
+	saved, err := Saved{}, fs.ErrNotExist
 	if a.opts.Record != "" {
 		saved, err = ReadRecord(a.opts.Record)
 	}

@@ -166,8 +166,8 @@ func (e *enumeration) addFitting(found []device.Mask, fits []bool, nodes []int) 
 	}
 	start := len(found)
 	found = slices.Grow(found, total)[:start+total]
-	for subset := len(fits) - 1; subset >= 0; subset-- {
-		if size := bits.OnesCount(uint(subset)); fits[subset] && size >= smallest {
+	for subset, fit := range slices.Backward(fits) {
+		if size := bits.OnesCount(uint(subset)); fit && size >= smallest {
 			found[start+ends[size]] = e.base | expand(subset, nodes)
 			ends[size]++
 		}

@@ -3,7 +3,10 @@
 
 package numa
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // maxChanges is the length of a chain of changes at which set copies all pods: the cost of the copy is shared by the changes, and each change costs a
 // comparison of UIDs in get.
@@ -76,8 +79,8 @@ func (t *podTable) collectPods() map[string]map[string][]Block {
 	if pods = maps.Clone(pods); pods == nil {
 		pods = map[string]map[string][]Block{}
 	}
-	for i := len(chain) - 1; i >= 0; i-- {
-		if c := chain[i]; len(c.containers) > 0 {
+	for _, c := range slices.Backward(chain) {
+		if len(c.containers) > 0 {
 			pods[c.uid] = c.containers
 		} else {
 			delete(pods, c.uid)

@@ -117,18 +117,18 @@ func (w *world) parsePod(args []string) (pod *numa.Pod, affinity device.Hint, po
 	w.podScope = false
 	for _, arg := range args[1:] {
 		name, value, _ := strings.Cut(arg, "=")
-		switch {
-		case name == "on":
+		switch name {
+		case "on":
 			affinity.Nodes = w.parseNodes(value)
-		case name == "policy":
+		case "policy":
 			var err error
 			policy, err = device.ParsePolicy(value)
 			require.NoError(w.t, err)
-		case name == "running":
+		case "running":
 			pod.Running = true
-		case name == "scope":
+		case "scope":
 			w.podScope = value == "pod"
-		case name == "pod":
+		case "pod":
 			pod.PodLevel, pod.Requests = true, w.parseSizes(value)
 		default:
 			value, isElastic := strings.CutSuffix(value, "+")

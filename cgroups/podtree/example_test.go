@@ -115,8 +115,7 @@ func ExampleTree_Status() {
 	err = tree.Setup(context.Background())
 	tree.Changed() // the active pods have changed
 	for _, c := range tree.Status().Cgroups {
-		var overuse *podtree.OveruseError
-		if errors.As(c.Err, &overuse) {
+		if overuse, ok := errors.AsType[*podtree.OveruseError](c.Err); ok {
 			fmt.Println("evict pods:", overuse.Usage-overuse.Limit, "bytes too many in", c.Path)
 		}
 	}

@@ -22,7 +22,7 @@ func ExampleParse() {
 		fmt.Printf("CPU %d: core %d, socket %d, node %d\n", cpu.ID, cpu.Core, cpu.Socket, cpu.Node)
 	}
 	fmt.Println("all:", machine.Set())
-	var node topology.Node = machine.Nodes[1]
+	node := machine.Nodes[1]
 	fmt.Printf("node %d: %d bytes, distances %v\n", node.ID, node.Memory, node.Distances)
 	// Output:
 	// CPU 0: core 0, socket 0, node 0

@@ -208,7 +208,7 @@ func splitErrors(err error) (lines []string) {
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // not those that err wraps
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { // not those that err wraps
 		for _, one := range joined.Unwrap() {
 			lines = append(lines, splitErrors(one)...)
 		}

@@ -40,7 +40,7 @@ func Short(errs field.ErrorList) field.ErrorList {
 // ShortOne shortens err like [Short] if its type is *field.Error. It returns every other error unchanged, even an error that
 // wraps a *field.Error.
 func ShortOne(err error) error {
-	if one, ok := err.(*field.Error); ok { // a wrapped error must not be written to
+	if one, ok := err.(*field.Error); ok { //nolint:errorlint // a wrapped error must not be written to
 		shortenError(one)
 	}
 	return err

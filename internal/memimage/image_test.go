@@ -173,7 +173,7 @@ func FuzzRestoreReturnsEqualValues(f *testing.F) {
 			case 1:
 				from.parent = to
 			case 2:
-				from.children = append(from.children[:len(from.children):len(from.children)], to, nil)
+				from.children = append(slices.Clip(from.children), to, nil)
 			case 3:
 				from.byName = map[string]*part{string(input[i:]): to, "": nil}
 			case 4:

@@ -80,7 +80,7 @@ func work() {
 func burst(busy time.Duration) {
 	runtime.LockOSThread()
 	for {
-		for began := time.Now(); time.Since(began) < busy; { //nolint:revive // it is to use a CPU
+		for began := time.Now(); time.Since(began) < busy; { // use the CPU
 		}
 		time.Sleep(2 * busy)
 	}

@@ -160,7 +160,7 @@ func burnCPU(load *atomic.Uint64) {
 	runtime.LockOSThread()
 	for {
 		share := min(math.Float64frombits(load.Load()), 1)
-		for began := time.Now(); time.Since(began).Seconds() < share*burnTick.Seconds(); { //nolint:revive // it is to use a CPU
+		for began := time.Now(); time.Since(began).Seconds() < share*burnTick.Seconds(); { // use the CPU
 		}
 		if share < 1 {
 			time.Sleep(time.Duration((1 - share) * float64(burnTick)))
