@@ -21,18 +21,20 @@ import (
 
 // AllocatorOptions configures an [Allocator]. The zero value keeps no record.
 type AllocatorOptions struct {
-	// Record is the path of the file with the exclusive CPUs of all containers. NewAllocator creates its directory. After a power failure it may be older,
-	// or damaged. Empty: a restarted agent has no assignments.
+	// Record is the path of the record, a file with the exclusive CPUs of all containers. NewAllocator creates its directory. After a power failure the
+	// record may be older, or damaged. Empty: the state is lost when the agent exits.
 	Record string
-	// Previous returns the state of another agent; see [Policy.ReadCheckpoint]. NewAllocator calls it if Record does not exist. Nil, or an error that wraps
-	// fs.ErrNotExist: there is no state.
+	// Previous returns the state of another agent, if there is no record; see [Policy.ReadCheckpoint]. Nil, or an error that wraps fs.ErrNotExist: there
+	// is no state. NewAllocator documents other errors.
 	Previous func() (State, error)
-	// Export stores the state for another agent after each change, before the call that made it returns; see [ExportTo]. An error goes to Error, and the
-	// next change exports again. Nil: nothing is exported.
+	// Export stores the state for another agent after each change, before the call that made the change returns; see [ExportTo]. It must not call
+	// methods that change the state. An error goes to Error, and the next change exports again. Nil: nothing is exported.
 	Export func(policy string, s State) error
-	// Changed is called after each change, with no lock held: containers in the shared pool must get its new CPUs. It must not block. Nil: no call.
+	// Changed is called after each change, with no lock held, also if the record could not be written. It must not block. NewAllocator does not call it.
+	// It wakes a [Writer]; see [NewWriter]. Nil: no call.
 	Changed func()
-	// Error is called for errors that no call returns, with no lock held: a damaged record, or a failed export. It must not block. Nil: no call.
+	// Error is called for errors that no call returns, with no lock held: a damaged record, an error of Previous, or a failed export. NewAllocator may
+	// call it. It must not block. Nil: no call.
 	Error func(error)
 }
 
@@ -51,9 +53,10 @@ type Allocator struct {
 	reservations map[*Reservation]bool // that have taken CPUs and are not committed
 }
 
-// NewAllocator returns an Allocator with the state in the record, or that of AllocatorOptions.Previous if there is no record. A damaged record is renamed,
-// and reported to AllocatorOptions.Error; its pods have no CPUs until they are reserved again. The errors are those of [Policy.Restore] with
-// Kubelet.RefuseChanged, and those of reading and writing the record.
+// NewAllocator returns an Allocator that continues, by [Policy.Restore], with the state in the record, or with that of AllocatorOptions.Previous if
+// there is no record. It writes the record and exports the state. NewAllocator returns errors of reading and writing the record. It renames a damaged
+// record and reports it to AllocatorOptions.Error; the pods of the record have no CPUs until they are reserved again. It reports an error of Previous
+// likewise and continues without a state. With Kubelet.RefuseChanged, it returns the errors of Previous and Restore.
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts, reservations: map[*Reservation]bool{}}
 	loaded, err := a.load()
@@ -114,10 +117,10 @@ func (a *Allocator) loadPrevious() (State, error) {
 	return State{}, nil
 }
 
-// Notices returns the containers whose CPUs the configuration or machine does not permit any more; see [Policy.Restore].
+// Notices returns the notices of [Policy.Restore] in NewAllocator. The list does not change afterwards, not even when a pod is released.
 func (a *Allocator) Notices() []Notice { return slices.Clone(a.notices) }
 
-// State returns the current state. The caller must not modify its maps.
+// State returns the current state, without reservations that are not committed. The caller must not modify its maps.
 func (a *Allocator) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -127,9 +130,10 @@ func (a *Allocator) State() State {
 // Policy returns the policy.
 func (a *Allocator) Policy() *Policy { return a.policy }
 
-// Reservation reserves the exclusive CPUs of one pod, along with its devices and memory: for each container, the hints of all resources are merged, see
-// [device.Policy.Merge], and each resource is taken with the merged hint. The state does not change before Commit, but other reservations cannot take the
-// CPUs: several pods may be reserved at one time. Call Commit or Undo(0) in the end. A Reservation must not be used concurrently.
+// Reservation reserves the exclusive CPUs of one pod, along with its devices and memory: for each container, the caller merges the hints of all
+// resources, see [device.Policy.Merge], and calls Take with the merged hint. The state does not change before Commit, but other reservations cannot take
+// the CPUs: several pods may be reserved at one time. Call Commit or Undo(0) in the end: without either, the CPUs are blocked until the agent exits. A
+// Reservation must not be used concurrently.
 type Reservation struct {
 	allocator *Allocator
 	pod       *Pod
@@ -143,7 +147,7 @@ type takenCPUs struct {
 	set       topology.CPUSet
 }
 
-// Begin starts a reservation. A pod without UID, and one with two containers of one name, is an error.
+// Begin starts a reservation. It returns an error for a pod without UID, and for a container name that is empty or not unique.
 func (a *Allocator) Begin(pod *Pod) (*Reservation, error) {
 	if err := pod.validate(); err != nil {
 		return nil, err
@@ -175,7 +179,7 @@ func (a *Allocator) planLocked() State {
 	return s
 }
 
-// Hints returns the hints of container i. The CPUs of the containers before it must be taken. See [Policy.Hints].
+// Hints returns the hints of container i; see [Policy.Hints]. Take the CPUs of the containers before i first.
 func (r *Reservation) Hints(i int) []device.Hint {
 	return r.allocator.policy.Hints(r.plannedState(), r.pod, i)
 }
@@ -185,7 +189,8 @@ func (r *Reservation) PodHints() []device.Hint {
 	return r.allocator.policy.PodHints(r.plannedState(), r.pod)
 }
 
-// Take reserves the CPUs of container i, first from the NUMA nodes of the merged hint; zero: any. See [Policy.ReserveContainer].
+// Take reserves the CPUs of container i, first from the NUMA nodes in affinity, the merged hint; zero: any. See [Policy.ReserveContainer], also for the
+// order of the containers. After an error, nothing is taken for the container. Take changes nothing if TakePod has taken the CPUs.
 func (r *Reservation) Take(i int, affinity device.Mask) error {
 	a := r.allocator
 	a.mu.Lock()
@@ -204,8 +209,8 @@ func (r *Reservation) Take(i int, affinity device.Mask) error {
 	return nil
 }
 
-// TakePod reserves the CPUs of the pod and of all its containers, in place of calls of Take for each container. Its error is that of [Policy.ReservePod], and
-// nothing is taken then. Undo(0) frees the CPUs, and Undo of a later container frees none.
+// TakePod reserves the CPUs of the pod and of all its containers, in place of calls of Take for each container. See [Policy.ReservePod]. After an error,
+// nothing is taken. Undo(0) frees the CPUs, and Undo of a later container frees none.
 func (r *Reservation) TakePod(affinity device.Mask) error {
 	a := r.allocator
 	a.mu.Lock()
@@ -222,8 +227,8 @@ func (r *Reservation) TakePod(affinity device.Mask) error {
 	return nil
 }
 
-// Undo frees the CPUs that were taken for containers from this index on. It keeps CPUs that the pod had before, and those of a reservation that is
-// committed: Release frees them.
+// Undo frees the CPUs that were taken for containers from this index on. It keeps CPUs that the pod had before, and those of a call of Commit, even if
+// Commit has returned an error: Release frees them.
 func (r *Reservation) Undo(from int) {
 	a := r.allocator
 	a.mu.Lock()
@@ -234,8 +239,9 @@ func (r *Reservation) Undo(from int) {
 	}
 }
 
-// Commit makes the reservation the state, and writes the record before it returns. After an error the pod has its CPUs, but the record lacks them: call
-// Release, or Commit again.
+// Commit adds the reserved CPUs to the state and writes the record. Start no container of the pod until Commit returns nil. An error means that the
+// record is not written; the pod keeps its CPUs in the state: call Commit again, or Release. Another Commit after success changes nothing. Do not call
+// Commit after Release of the pod.
 func (r *Reservation) Commit() error {
 	a := r.allocator
 	a.mu.Lock()
@@ -257,8 +263,12 @@ func (a *Allocator) setState(next State) {
 // equalContainers reports whether the containers of a pod have equal CPUs.
 func equalContainers(a, b map[string]topology.CPUSet) bool { return maps.Equal(a, b) }
 
-// Reserve reserves the CPUs of all containers of a pod, or none. It reserves container by container, and never a whole pod as [Reservation.TakePod] does.
-// affinity is that of [Policy.Reserve]; nil: no container has a preference.
+// Reserve reserves the exclusive CPUs of all containers of a pod and writes the record. Start no container of the pod until Reserve returns nil. It
+// reserves container by container, and never a whole pod as [Reservation.TakePod] does. affinity is that of [Policy.Reserve], is called with no lock
+// held, and may be nil: no container has a preference.
+//
+// A [*device.Refusal] means that the pod must fail. After a refusal, an error of affinity or an error of Begin, the pod has only the CPUs that it had
+// before. Any other error means that the record is not written; the pod keeps its CPUs in the state: call Reserve again, or Release.
 func (a *Allocator) Reserve(pod *Pod, affinity func(s State, i int) (device.Mask, error)) error {
 	r, err := a.Begin(pod)
 	if err != nil {
@@ -280,8 +290,9 @@ func (a *Allocator) Reserve(pod *Pod, affinity func(s State, i int) (device.Mask
 	return r.Commit()
 }
 
-// Release frees the CPUs of the pod with this UID. Call it when all its containers have terminated for good. A pod without CPUs is no error. After an error
-// the CPUs are free, but the record is not written: call it again.
+// Release frees the CPUs of the pod with this UID, if it has any, and writes the record. Call it when all containers of the pod have terminated for
+// good. An error means that the CPUs are free, but the record is not written: call Release again. CPUs of a reservation that is not committed stay
+// reserved.
 func (a *Allocator) Release(podUID string) error {
 	a.mu.Lock()
 	a.setState(a.policy.Release(a.state, podUID))
@@ -289,7 +300,8 @@ func (a *Allocator) Release(podUID string) error {
 	return a.save()
 }
 
-// Retain frees the CPUs of all pods for which keep returns false. Call it when all sources of pods are complete.
+// Retain frees the CPUs of all pods for which keep returns false. Call it when all sources have reported their pods. keep is called with no lock held
+// and may call the Allocator. The error is that of Release.
 func (a *Allocator) Retain(keep func(podUID string) bool) error {
 	removed := map[string]bool{}
 	for uid := range a.State().Assigned { // without the lock: keep may call the Allocator
@@ -301,7 +313,8 @@ func (a *Allocator) Retain(keep func(podUID string) bool) error {
 	return a.save()
 }
 
-// CPUs returns the CPUs on which a container runs, and whether no container of another pod runs on them; see [State.CPUs].
+// CPUs returns the CPUs on which a container runs, and whether they are exclusive; see [State.CPUs]. Until [Writer.Settle] returns, containers of the
+// shared pool may still run on exclusive CPUs.
 func (a *Allocator) CPUs(podUID, container string) (set topology.CPUSet, exclusive bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

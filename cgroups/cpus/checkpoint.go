@@ -63,8 +63,8 @@ type baselineEntry struct {
 	Baseline string `json:"baseline"`
 }
 
-// EncodeCheckpoint returns the content of cpu_manager_state with which a kubelet of this policy continues. It has version 4 of the file, and version 2 for
-// kubelets before 1.36. Source: pkg/kubelet/cm/cpumanager/state/checkpoint.go.
+// EncodeCheckpoint returns the content of cpu_manager_state with which a kubelet of this policy continues. One content has the fields of version 4 of
+// the file and those of version 2, which kubelets before 1.36 read. Source: pkg/kubelet/cm/cpumanager/state/checkpoint.go.
 func EncodeCheckpoint(policy string, s State) ([]byte, error) {
 	d := checkpointData{PolicyName: policy, DefaultCPUSet: s.Shared.String(), Entries: map[string]map[string]string{}, PodEntries: map[string]podEntry{}}
 	if policy == PolicyNone {
@@ -100,8 +100,8 @@ func EncodeCheckpoint(policy string, s State) ([]byte, error) {
 }
 
 // DecodeCheckpoint returns the policy and the state in the content of a kubelet's cpu_manager_state of version 2, 3 or 4. An error has the text of a
-// kubelet that does not start because of the file. The CPUs before in-place resizes are ignored: containers keep their CPUs. Content of more than 16 MiB is
-// an error. Source: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go.
+// kubelet that does not start because of the file. The CPUs before in-place resizes are ignored: containers keep their CPUs. DecodeCheckpoint returns an
+// error for content of more than 16 MiB. Source: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go.
 func DecodeCheckpoint(content []byte) (policy string, s State, err error) {
 	d, err := decodeVersions(content)
 	if err == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/seed81659283/nodeagent/internal/plainfile"
 )
 
-// ReadCheckpoint reads the kubelet's file cpu_manager_state at path, for [AllocatorOptions.Previous]. It follows no symbolic link, and writes nothing. A
-// file that does not exist is an error that wraps [fs.ErrNotExist]; other errors have the kubelet's text. A file of another policy is an error only with
-// Kubelet.RefuseChanged.
+// ReadCheckpoint reads the kubelet's file cpu_manager_state at path, for [AllocatorOptions.Previous]. It follows no symbolic link, and writes nothing.
+// If the file does not exist, the error wraps [fs.ErrNotExist]; other errors have the kubelet's text. With Kubelet.RefuseChanged, ReadCheckpoint returns
+// an error for a file of another policy.
 func (p *Policy) ReadCheckpoint(path string) (State, error) {
 	content, err := plainfile.Read(path, maxCheckpoint)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,8 +40,8 @@ func (p *Policy) ReadCheckpoint(path string) (State, error) {
 	return s, nil
 }
 
-// ExportTo returns an [AllocatorOptions.Export] that replaces the file cpu_manager_state at path, with which a kubelet continues that takes the node over.
-// The function creates the directory of path, and must not be called concurrently.
+// ExportTo returns a function for [AllocatorOptions.Export] that replaces the file cpu_manager_state at path. A kubelet that takes the node over
+// continues with this file. The returned function creates the directory of path, and must not be called concurrently.
 func ExportTo(path string) func(policy string, s State) error {
 	return func(policy string, s State) error {
 		content, err := EncodeCheckpoint(policy, s)

@@ -24,8 +24,8 @@ const (
 type Config struct {
 	Policy  string            // cpuManagerPolicy: [PolicyNone] or [PolicyStatic]; empty: [PolicyNone]
 	Options map[string]string // cpuManagerPolicyOptions; the policy none has no options
-	// ReservedMillis is the CPU of kubeReserved and systemReserved together, in millicores. The policy static reserves as many CPUs, rounded up. Zero:
-	// the number of CPUs in ReservedCPUs.
+	// ReservedMillis is the CPU of kubeReserved and systemReserved together, in millicores. The policy static reserves this number of CPUs, rounded up
+	// to whole CPUs. NewPolicy returns an error if ReservedCPUs has another number. Zero: the number of CPUs in ReservedCPUs.
 	ReservedMillis int64
 	// ReservedCPUs is reservedSystemCPUs: the CPUs that no container gets exclusively. Empty: the policy static chooses them.
 	ReservedCPUs topology.CPUSet
@@ -44,9 +44,9 @@ type Gates struct {
 
 // Kubelet switches off differences between a [Policy] and the kubelet. The zero value keeps all differences.
 type Kubelet struct {
-	EmptyPool     bool // with strict-cpu-reservation, containers may get the last CPU of the shared pool exclusively
-	RefuseChanged bool // Restore returns an error for a state that does not fit the machine or the configuration
-	RefuseRunning bool // after a restart, hints of a container with exclusive CPUs may refuse its pod
+	EmptyPool     bool // the shared pool may become empty: with strict-cpu-reservation, containers may get its last CPU exclusively
+	RefuseChanged bool // Restore and ReadCheckpoint return an error for a state that does not fit the machine or the configuration
+	RefuseRunning bool // hints and reservations may refuse a running pod after a restart
 }
 
 // The levels of options.

@@ -14,19 +14,22 @@
 //	}
 //	pod := &cpus.Pod{UID: uid, Guaranteed: true, Containers: []cpus.Container{{Name: "app", Millis: 2000}}}
 //	if err := agent.Reserve(pod, nil); err != nil {
-//		return err // a *device.Refusal: the pod fails
+//		return err // start no container; the pod must fail if the error is a *device.Refusal
 //	}
 //	set, exclusive := agent.CPUs(uid, "app")
 //
 // # Model
 //
-// A [Policy] is a pure function of a [State]: hints for the topology manager, the CPUs of a container, the state after a release, and the state with which
-// an agent continues after a restart. An [Allocator] keeps the state in memory and in a record, and writes it before a pod gets its CPUs. A [Reservation]
-// computes the hints of one container after the other, to be merged with those of other resources, and changes the state only at its end. A [Writer] writes
-// cpuset.cpus of running containers when the shared pool changes. [Layout.Take] is the choice of CPUs alone.
+// Exclusive CPUs are CPUs that no container of another pod may use. Usually one container has them for itself; later containers of the pod may reuse the
+// CPUs of an init container. With Gates.PodLevel and the topology scope "pod", a pod with pod-level resources has exclusive CPUs as a whole. Its
+// containers divide the CPUs: some have a part for themselves, the remaining containers share a part. See [Policy.ReservePod] and [State.SharesPod].
+// Containers without exclusive CPUs run in the shared pool of the node.
 //
-// With Gates.PodLevel and the topology scope "pod", a pod with pod-level resources has CPUs as a whole, of which its containers have parts; see
-// [Policy.ReservePod].
+// A [Policy] is a pure function of a [State]. It computes hints for the topology manager, and the state after a reservation, a release and a restart of
+// the agent. An [Allocator] keeps the state in memory and writes each change to a record before the call returns. A [Reservation] computes the hints of
+// one container after the other, to be merged with those of other resources, and changes the state in Commit. A [Writer] writes cpuset.cpus of running
+// containers after a change: until [Writer.Settle] returns, containers of the shared pool may still run on CPUs that have become exclusive.
+// [Layout.Take] is the choice of CPUs alone.
 //
 // # Concurrency
 //
@@ -34,14 +37,17 @@
 //
 // # Errors
 //
-// NewPolicy returns the errors with which a kubelet does not start. A container that cannot have its CPUs is a [device.Refusal] with the kubelet's reason
-// and message. [Policy.Explain] names the NUMA node that lacks CPUs.
+// NewPolicy returns the errors with which a kubelet does not start. A reservation returns a [*device.Refusal] with the kubelet's reason and message if a
+// container or pod cannot have its CPUs. [Policy.Explain] then returns how many CPUs of each NUMA node are free.
 //
 // # Differences from the kubelet
 //
-// No restart needs a file deleted by hand: running containers keep their CPUs when the policy, an option or the machine has changed, and [Notice] names
-// them. No restart refuses a running pod. The shared pool is never empty. [Kubelet] switches these off. On machines whose cores and sockets have equal sizes
-// and up to four NUMA nodes, the CPUs are those that the kubelet takes; DIFFERENCES.md lists the differences on other machines.
+//   - Kubelet: after some changes of the policy, its options or the machine, it does not start until its file is deleted. Policy: running containers
+//     keep their CPUs, and a [Notice] reports them. Switch: Kubelet.RefuseChanged.
+//   - Kubelet: after a restart, it may refuse a running pod. Policy: it never refuses a running pod. Switch: Kubelet.RefuseRunning.
+//   - Kubelet: with strict-cpu-reservation, the shared pool may become empty. Policy: the shared pool is never empty. Switch: Kubelet.EmptyPool.
+//   - On machines whose cores and sockets have equal sizes and up to four NUMA nodes, the CPUs are those that the kubelet takes. DIFFERENCES.md lists
+//     the differences on other machines.
 //
 // Test kit: [topology.Parse], which returns a machine from a line of text.
 package cpus

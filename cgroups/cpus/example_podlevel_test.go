@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// A pod with pod-level resources has four CPUs of one NUMA node. Its containers divide these: the proxy has one CPU for itself, the others share three.
+// A pod with pod-level resources has four CPUs of one NUMA node. Its containers divide these CPUs: the proxy has one CPU for itself, the other containers share three.
 func ExamplePolicy_ReservePod() {
 	machine, err := topology.Parse("2 sockets 2 nodes 8 cores")
 	if err != nil {

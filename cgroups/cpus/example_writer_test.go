@@ -24,7 +24,7 @@ func ExampleWriter() {
 		fmt.Println(err)
 		return
 	}
-	agent, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{}) // Changed wakes the writer, which a start waits for here
+	agent, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{}) // NewWriter shows how Changed wakes the writer
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -69,7 +69,7 @@ func ExampleWriter() {
 	// container app has CPUs 1-2: node 0: 1-2 (whole cores: 2)
 }
 
-// A container after an init container reuses its CPUs. The checkpoint is that of a kubelet.
+// A container after an init container reuses the CPUs of the init container. A kubelet can read the checkpoint.
 func ExamplePolicy_ReserveContainer() {
 	machine, err := topology.Parse("1 socket 1 node 8 cores")
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/topology"
 )
 
-// Explain returns a line for each container of a pod, for logs and events: which CPUs of which NUMA nodes it has exclusively, why it runs in the shared
-// pool, or how many CPUs of each NUMA node are free if it has not got its CPUs. A pod of [Policy.ReservePod] has a line before those of its containers.
+// Explain returns a line for each container of a pod, for logs and events: which CPUs of which NUMA nodes it has exclusively or shares with its pod, why
+// it runs in the shared pool, or how many CPUs of each NUMA node are free if it lacks its CPUs. A pod of [Policy.ReservePod] has a line before those of
+// its containers.
 func (p *Policy) Explain(s State, pod *Pod) string {
 	var lines []string
 	if whole, ok := s.Assigned[pod.UID][WholePod]; ok {
@@ -28,8 +29,8 @@ func (p *Policy) ExplainContainer(s State, pod *Pod, i int) string {
 	return "container " + pod.Containers[i].Name + " " + p.explainContainer(&s, pod, i)
 }
 
-// ExplainPod returns what decides about a pod of ReservePod: that its containers would leave no CPU to share, or how many CPUs of each NUMA node are free. It
-// returns "" if the pod requests no whole number of CPUs.
+// ExplainPod returns why ReservePod may refuse a pod: no CPU would be left to the containers that share, or the numbers of free CPUs of each NUMA node.
+// It returns "" if the pod needs no exclusive CPUs.
 func (p *Policy) ExplainPod(s State, pod *Pod) string {
 	count := p.countPeak(pod)
 	if !p.static || count == 0 {

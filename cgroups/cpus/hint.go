@@ -13,15 +13,15 @@ import (
 // maxHints limits the sets of NUMA nodes that are tried on a machine with more than [device.MaxHintNodes] nodes.
 const maxHints = 1024
 
-// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first. Nil: the container has no exclusive CPUs, and no
+// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first. Nil: the container has no exclusive CPUs, or no
 // preference. Empty but not nil: no set has enough CPUs. The containers before i must have their CPUs. Source: getTopologyHintsForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
 //
 // A list of one set is shared by all calls, and callers must not change it. Hints allocates memory only for longer lists.
 //
-// A container that has its CPUs already, as after a restart, has the hints of these CPUs. If the topology policy admits none of these, because the request,
-// the configuration or the machine has changed, it has no preference: it runs. The same holds for a running pod. With Kubelet.RefuseRunning it has the
-// kubelet's hints, and its pod is refused.
+// If the container already has CPUs, as after a restart, Hints returns the hints of those CPUs, and no hints if their number is not the request. If the
+// topology policy admits no hint of such a container, or of a pod with Pod.Running, Hints returns nil, so that the pod is not refused. With
+// Kubelet.RefuseRunning, Hints returns the kubelet's hints in this case, and the topology manager may refuse the pod.
 //
 // On a machine with more than [device.MaxHintNodes] NUMA nodes with CPUs, Hints tries all sets of few nodes, as long as there are at most about a
 // thousand, and of each larger size only the set with the most free CPUs. The kubelet tries all sets, and their number doubles with each node.
@@ -40,8 +40,9 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 	return hints
 }
 
-// PodHints returns the sets of NUMA nodes that have the CPUs which [Policy.ReservePod] would take, and for other pods the CPUs of all containers that run at
-// one time. Nil and an empty result have the meaning that they have in [Policy.Hints]. Source: getPodTopologyHintsForAdd in
+// PodHints returns the sets of NUMA nodes that have the CPUs of a pod: the request of a pod for which IsPodLevel is true, or the exclusive CPUs that the
+// containers of another pod have at most at one time. Nil, an empty result and a running pod have the meaning that they have in [Policy.Hints]. The
+// result is also empty if [Policy.ReservePod] would leave no CPU to share. Source: getPodTopologyHintsForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {
 	count := p.countPeak(pod)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/topology"
 )
 
-// Layout is a machine, prepared for [Layout.Take]. It is not changed after [NewLayout] has returned it, and may be used from several goroutines.
+// Layout is a machine, prepared for [Layout.Take]. It is immutable, and may be used from several goroutines.
 type Layout struct {
 	all                           topology.CPUSet
 	cores, caches, nodes, sockets level
@@ -102,6 +102,6 @@ func (l *level) indexes() (list []int16) {
 	return list
 }
 
-// ThreadsPerCore returns the average number of CPUs of a core, rounded down. With the option full-pcpus-only, the kubelet rejects a container whose
-// number of CPUs is not a multiple of it.
+// ThreadsPerCore returns the average number of CPUs of a core, rounded down. With the option full-pcpus-only, a [Policy] refuses a container whose
+// number of CPUs is not a multiple of it. Take does not check this.
 func (l *Layout) ThreadsPerCore() int { return l.perCore }

@@ -15,18 +15,18 @@ type Pod struct {
 	UID, Namespace, Name string
 	Guaranteed           bool        // the QoS class of the pod is Guaranteed
 	PodLevel             bool        // spec.resources of the pod is set: its containers have exclusive CPUs only with Gates.PodLevel
-	Millis               int64       // CPU request of spec.resources in millicores, rounded up; zero: no request
-	Running              bool        // containers of the pod have started, perhaps under another agent: the pod is not refused; see Kubelet.RefuseRunning
+	Millis               int64       // CPU request of spec.resources in whole millicores, rounded up; zero: no request
+	Running              bool        // containers of the pod have started, perhaps under another agent: the pod is not refused without Kubelet.RefuseRunning
 	Containers           []Container // in the order in which they start: init containers and sidecars first
 }
 
-// Container is a container of a [Pod]. An ephemeral container has no exclusive CPUs and is left out.
+// Container is a container of a [Pod]. Leave out ephemeral containers: they have no exclusive CPUs.
 type Container struct {
 	Name   string
-	Kind   device.ContainerKind // an Init container ends before later containers start, which may reuse its CPUs
-	Millis int64                // CPU request in millicores, rounded up; zero: no request
-	// Guaranteed: the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: other containers of such a pod
-	// have no exclusive CPUs.
+	Kind   device.ContainerKind // a container of kind Init exits before later containers start, which may reuse its CPUs
+	Millis int64                // CPU request in whole millicores, rounded up; zero: no request
+	// Guaranteed: the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: a container of such a pod
+	// has no CPUs for itself if Guaranteed is false.
 	Guaranteed bool
 }
 

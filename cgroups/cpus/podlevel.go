@@ -16,15 +16,19 @@ import (
 func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 
 // ReservePod returns the state in which a pod has all the CPUs that Pod.Millis requests, under the name [WholePod], and each of its containers a part of
-// them. A container that needs exclusive CPUs has them for itself. Any other init container has all CPUs but those of earlier sidecars. The remaining
-// containers share what is left. affinity has the NUMA nodes of the merged hint, which CPUs are taken from first; zero: any.
+// these CPUs. A container that needs exclusive CPUs has them for itself. Any other init container has all CPUs but those that earlier sidecars have for
+// themselves. The remaining containers share the remaining CPUs. affinity has the NUMA nodes of the merged hint, whose CPUs are taken first; zero: any.
 //
-// The state does not change, and there is no error, if the pod is not Guaranteed, requests no whole number of CPUs, or has CPUs already. Its containers
-// then run in the shared pool of the node, or keep their CPUs. ReservePod does not ask IsPodLevel.
+// Call ReservePod only if IsPodLevel is true. A pod without pod-level resources would get the CPUs of its containers as a whole, and be refused if one
+// of them shares CPUs.
 //
-// A pod that cannot have its CPUs is a [*device.Refusal], with the reason [device.ReasonEmptyPodSharedPoolError] if its containers would leave no CPU to
-// share. A running pod then runs in the shared pool of the node. A pod without UID, and one with two containers of one name, is an error. Source:
-// allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// The state does not change, and there is no error, if the pod is not Guaranteed, requests no CPU or a fraction of a CPU, or has CPUs already. Its
+// containers then run in the shared pool of the node, or keep their CPUs.
+//
+// ReservePod returns a [*device.Refusal] if the pod cannot have its CPUs, with the reason [device.ReasonEmptyPodSharedPoolError] if no CPU would be left
+// to the containers that share. If Pod.Running is true, it returns s and no error, and the pod runs in the shared pool of the node; with
+// Kubelet.RefuseRunning, it returns the refusal. ReservePod returns an error for a pod without UID, and for a container name that is empty or not
+// unique. Source: allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Mask) (State, error) {
 	if err := pod.validate(); err != nil {
 		return s, err
@@ -123,8 +127,8 @@ func (p *Policy) dividePod(pod *Pod, whole topology.CPUSet) (map[string]topology
 	return parts, nil
 }
 
-// SharesPod reports whether container i of a pod of ReservePod has no CPUs for itself: it runs on CPUs that other containers of the pod may use, too, if
-// there are any. The result does not depend on Gates.PodLevel. It is false before the pod has its CPUs.
+// SharesPod reports whether ReservePod has given CPUs to the pod, and container i has none of them for itself: other containers of the pod may use its
+// CPUs. It does not depend on Gates.PodLevel. It is also true for a container that has lost its CPUs and runs in the shared pool; see [State.CPUs].
 func (s State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.Assigned[pod.UID][WholePod]
 	return isWhole && pod.countExclusive(i) == 0

@@ -14,11 +14,12 @@ import (
 const ReasonSMTAlignmentError = "SMTAlignmentError"
 
 // ReserveContainer returns the state in which container i of a pod has its exclusive CPUs. Call it for the containers in their order: a container may
-// reuse CPUs of the init containers before it. The state does not change if the container has no exclusive CPUs, or has them already. affinity has the
-// NUMA nodes of the merged hint, which CPUs are taken from first; zero: any.
+// reuse CPUs of the init containers before it. The state does not change if the container needs no exclusive CPUs, or already has CPUs, even of another
+// number. affinity has the NUMA nodes of the merged hint, whose CPUs are taken first; zero: any.
 //
-// A container that cannot have its CPUs is a [*device.Refusal]. A container of a running pod, and one that has lost its CPUs with
-// the machine, run in the shared pool instead. Source: allocateForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// ReserveContainer returns a [*device.Refusal] if the container cannot have its CPUs. If Pod.Running is true or the container has an empty set in s,
+// ReserveContainer returns no error, and the container runs in the shared pool. With Kubelet.RefuseRunning, ReserveContainer refuses running pods too,
+// and assigns no CPUs in place of an empty set. Source: allocateForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReserveContainer(s State, pod *Pod, i int, affinity device.Mask) (State, error) {
 	if !p.static || p.countCPUs(pod, i) == 0 {
 		return s, nil
@@ -52,10 +53,12 @@ func (p *Policy) reserveContainer(s *State, pod *Pod, i int, affinity device.Mas
 	return next, nil
 }
 
-// Reserve returns the state in which all containers of a pod have their exclusive CPUs. affinity returns the NUMA nodes of the merged hint for container
-// i, or zero. It is called with the state in which the containers before i have their CPUs, and only if container i needs CPUs. Its error, or a
-// [*device.Refusal] of a container, leaves the pod without CPUs that it did not have before. A pod without UID, and one with two containers of one name,
-// is an error.
+// Reserve returns the state in which all containers of a pod have their exclusive CPUs; see ReserveContainer. affinity, which must not be nil, returns
+// the NUMA nodes of the merged hint for container i, or zero. It is called with the state in which the containers before i have their CPUs, and only if
+// container i needs CPUs.
+//
+// Reserve returns the error of affinity or ReserveContainer, and then s. It returns an error for a pod without UID, and for a container name that is
+// empty or not unique.
 func (p *Policy) Reserve(s State, pod *Pod, affinity func(s State, i int) (device.Mask, error)) (State, error) {
 	if err := pod.validate(); err != nil {
 		return s, err

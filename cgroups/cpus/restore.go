@@ -12,10 +12,12 @@ import (
 	"github.com/seed81659283/nodeagent/cgroups/topology"
 )
 
-// Notice describes exclusive CPUs of a container in a restored state that the policy would not assign now.
+// Notice reports that [Policy.Restore] found CPUs that a new assignment would not have: a container keeps exclusive CPUs that the policy would not
+// assign now, a container has lost CPUs, or the shared pool has reserved CPUs despite strict-cpu-reservation. Lost CPUs are reported once, by the
+// Restore that removes them. Each later Restore repeats the other notices while their reason lasts.
 type Notice struct {
-	PodUID, Container string          // without PodUID: the shared pool; without Container: all CPUs of the pod, see WholePod
-	Before, After     topology.CPUSet // equal: the container keeps its CPUs until its pod is over
+	PodUID, Container string          // PodUID is empty for the shared pool, Container for all CPUs of a pod, see WholePod
+	Before, After     topology.CPUSet // equal: the container keeps its CPUs until the pod has terminated; Before is empty for the shared pool
 	Reason            string
 }
 
@@ -34,12 +36,17 @@ func (n Notice) String() string {
 	return fmt.Sprintf("%s had CPUs %q and has %q: %s", name, n.Before, n.After, n.Reason)
 }
 
-// Restore returns the state with which an agent continues that has loaded s, of another configuration or machine perhaps. Containers keep their CPUs as
-// long as the machine has them; the shared pool consists of the remaining CPUs and is not empty. A container that loses all its CPUs runs in the shared
-// pool, with an empty set in the state. Notices, sorted by pod and container, name the containers that this policy would have placed differently. The zero State gets its shared pool.
+// Restore returns the state with which an agent continues that has loaded s, perhaps of another configuration or machine. Containers keep their
+// exclusive CPUs as long as the machine has them, also under the policy none. If two pods have a CPU, the pod with the lower UID keeps it. A container
+// that loses all its CPUs has an empty set in the state, and runs in the shared pool. [Notice] describes the notices.
 //
-// With Kubelet.RefuseChanged, Restore returns the error with which a kubelet does not start if s does not fit, and s otherwise. Source: validateState in
-// pkg/kubelet/cm/cpumanager/policy_static.go.
+// The shared pool gets the CPUs that no container has; with strict-cpu-reservation, reserved CPUs enter only if no other CPU is left. If no CPU at all
+// is left, the pool takes the lowest reserved CPU, or the lowest CPU if none is reserved, from the containers that have it. With Kubelet.EmptyPool, the
+// pool stays empty in both cases.
+//
+// With Kubelet.RefuseChanged, Restore returns no notices, and the error with which a kubelet does not start if s does not fit. Otherwise it returns s:
+// the policy none unchanged; the policy static without [WholePod] if Gates.PodLevel is not set, and with a shared pool if s is the zero State. Source:
+// validateState in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) Restore(s State) (State, []Notice, error) {
 	if p.kubelet.RefuseChanged {
 		next, err := p.checkState(s)

@@ -10,19 +10,19 @@ import (
 )
 
 // State has the CPUs of all containers. It is a value: the methods of a [Policy] return a new State and do not modify the maps of their argument, which
-// both may share. The zero value is the state of a machine that has run no containers yet; [Policy.Restore] adds its shared pool.
+// both may share. The zero value is the state of a node without containers, and has no shared pool: pass it to [Policy.Restore] before any other method.
 type State struct {
-	Shared topology.CPUSet // CPUs of the containers without exclusive CPUs, with the reserved CPUs unless strict-cpu-reservation is set
-	// Assigned has the exclusive CPUs by pod UID and container name, and those of a pod with pod-level resources under the name [WholePod]. Only containers
-	// of one pod can share some. An empty set: the machine has lost them.
+	Shared topology.CPUSet // the shared pool: CPUs of the containers without exclusive CPUs; with the reserved CPUs unless strict-cpu-reservation is set
+	// Assigned has the exclusive CPUs by pod UID and container name, and those of a whole pod under the name [WholePod]. Only containers of one pod can
+	// have CPUs in common. An empty set: Restore has removed all CPUs of the container, which runs in the shared pool.
 	Assigned map[string]map[string]topology.CPUSet
 }
 
 // WholePod is the name under which a [State] has all CPUs that [Policy.ReservePod] has given a pod. No container has this name.
 const WholePod = ""
 
-// CPUs returns the CPUs on which a container runs, and whether no container of another pod runs on them: the container has them for itself, or shares them
-// with containers of its pod, see [State.SharesPod]. Other containers run in the shared pool.
+// CPUs returns the CPUs on which a container runs, and whether they are exclusive: the container has the CPUs for itself or, if [State.SharesPod] is
+// true, shares them with containers of its pod. Other containers run in the shared pool. For the state of an [Allocator], call [Allocator.CPUs].
 func (s *State) CPUs(podUID, container string) (set topology.CPUSet, exclusive bool) {
 	if set = s.Assigned[podUID][container]; !set.IsEmpty() {
 		return set, true
@@ -55,9 +55,9 @@ func (s *State) exclusive() (set topology.CPUSet) {
 	return set
 }
 
-// Retain returns the state without the containers for which keep returns false. Their CPUs return to the shared pool, except those of other containers of
-// the pod: an init container shares CPUs with later containers. The CPUs of a whole pod return with those of its last container, and keep is not asked for
-// [WholePod]. The result is s if keep returns true for all containers.
+// Retain returns the state without the containers for which keep returns false. Their CPUs return to the shared pool, except those of other containers
+// of the pod: an init container shares CPUs with later containers. The CPUs of a whole pod return with those of its last container; Retain does not call
+// keep for [WholePod]. The result is s if keep returns true for all containers.
 //
 // Source: removeStaleState in pkg/kubelet/cm/cpumanager/cpu_manager.go, RemoveContainer in policy_static.go.
 func (p *Policy) Retain(s State, keep func(podUID, container string) bool) State {
@@ -85,7 +85,7 @@ func (p *Policy) Retain(s State, keep func(podUID, container string) bool) State
 	return next
 }
 
-// Release returns the state without the pod of this UID.
+// Release returns the state without the pod of this UID. The CPUs of the pod return to the shared pool.
 func (p *Policy) Release(s State, podUID string) State {
 	if _, ok := s.Assigned[podUID]; !ok {
 		return s

@@ -15,16 +15,16 @@ import (
 // Options selects which of the free CPUs a container gets. The zero value fills sockets, NUMA nodes and cores, so that most of them stay whole. The
 // options are those of the kubelet's static CPU manager policy.
 type Options struct {
-	WholeCores  bool // full-pcpus-only: with SpreadNodes, NUMA nodes give whole cores; without effect otherwise. See Layout.ThreadsPerCore
+	WholeCores  bool // full-pcpus-only: with SpreadNodes, NUMA nodes give whole cores; otherwise without effect on Take. See Layout.ThreadsPerCore
 	SpreadNodes bool // distribute-cpus-across-numa: NUMA nodes get equal shares
-	SpreadCores bool // distribute-cpus-across-cores: CPUs of a socket are taken by ID, so that cores are shared
+	SpreadCores bool // distribute-cpus-across-cores: single CPUs of a socket are taken by ID, not by core: containers may share cores
 	AlignSocket bool // align-by-socket: with SpreadNodes, NUMA nodes of one socket are preferred
 	AlignCaches bool // prefer-align-cpus-by-uncorecache: CPUs that share a last-level cache are preferred; without effect with SpreadNodes
 }
 
 // Take returns n of the free CPUs, those that the kubelet's static policy takes. It ignores free CPUs that the machine does not have. It returns an
-// empty set for n under 1, and an error with the kubelet's text if there are fewer than n. All returned CPUs are free. Take allocates memory only for
-// errors and, with SpreadNodes, on machines with more than 64 NUMA nodes or sockets.
+// empty set for n under 1, and an error with the kubelet's text if fewer than n CPUs are free. Take allocates memory only for errors and, with
+// SpreadNodes, on machines with more than 64 NUMA nodes or sockets.
 //
 // Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go.
 func (l *Layout) Take(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {

@@ -11,8 +11,8 @@ import (
 // Usage counts the CPUs of a node, for metrics. The policy none has the zero value.
 type Usage struct {
 	Free      int         // CPUs of the shared pool that a container can get exclusively: without the reserved CPUs
-	Exclusive int         // CPUs that containers have exclusively, or that are those of a pod
-	Nodes     map[int]int // those of them on each NUMA node with CPUs, by ID
+	Exclusive int         // exclusive CPUs of containers and of whole pods
+	Nodes     map[int]int // number of exclusive CPUs on each NUMA node with CPUs, by ID of the node
 }
 
 // Usage counts the CPUs of a state. Source: initializeMetrics in pkg/kubelet/cm/cpumanager/policy_static.go.
@@ -28,18 +28,19 @@ func (p *Policy) Usage(s State) Usage {
 	return u
 }
 
-// Pinning is the outcome of a reservation for one container that needs exclusive CPUs, or that shares those of its pod, for metrics.
+// Pinning is the outcome of a reservation for one container, for metrics. [Policy.Pinning] returns the outcome of ReserveContainer, [Policy.PodPinnings]
+// those of ReservePod.
 type Pinning struct {
-	PodUID, Container string // no Container: the pod was refused as a whole
+	PodUID, Container string // Container is empty if the pod was refused as a whole
 	Share             device.Share
-	Taken             topology.CPUSet // empty if the container had its CPUs before, or has none because of Err
-	WholeCores        bool            // the option full-pcpus-only is set
-	OneCache          bool            // the CPUs in Taken share one last-level cache
-	Err               error           // nil: the container has its CPUs
+	Taken             topology.CPUSet // empty if the container had its CPUs before, or has none
+	WholeCores        bool            // the option full-pcpus-only is set; PodPinnings leaves it false
+	OneCache          bool            // the CPUs in Taken share one last-level cache; see PodPinnings
+	Err               error           // nil: the reservation returned no error; a running container may lack CPUs
 }
 
 // Pinning returns the outcome for container i of a pod, whose reservation has changed the state from before to after, or has failed with err. It returns
-// false for a container that needs no exclusive CPUs.
+// false for a container that needs no CPUs for itself, also if the container shares those of its pod.
 func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinning, bool) {
 	if !p.static || p.countCPUs(pod, i) == 0 {
 		return Pinning{}, false
@@ -53,9 +54,9 @@ func (p *Policy) Pinning(before, after State, pod *Pod, i int, err error) (Pinni
 	return o, true
 }
 
-// PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its CPUs, as Pinning does. If err is not nil, there is one
-// outcome, for the pod. OneCache of the first outcome is about all CPUs of the pod. Source: allocatePodForAdd in
-// pkg/kubelet/cm/cpumanager/policy_static.go.
+// PodPinnings returns the outcomes for all containers of a pod of [Policy.ReservePod], also for those that share CPUs. If err is not nil, it returns one
+// outcome, for the pod. OneCache of the first outcome is about all CPUs of the pod, and false in the other outcomes. PodPinnings returns nil if the pod
+// needs no exclusive CPUs. Source: allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []Pinning) {
 	if !p.static || p.countPeak(pod) == 0 {
 		return nil

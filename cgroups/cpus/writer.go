@@ -22,7 +22,8 @@ const (
 	parallelWrite = 16
 )
 
-// RunningContainer is a container of the runtime that runs or is about to run. An ephemeral container is none: as in the kubelet, its CPUs do not change.
+// RunningContainer is a container of the runtime that runs or is about to run. Leave out ephemeral containers: as in the kubelet, their CPUs do not
+// change.
 type RunningContainer struct {
 	ID, PodUID, Container string
 	Created               bool // the container has not started: its CPUs are written again when it has, because an update during the start may have no effect
@@ -30,10 +31,11 @@ type RunningContainer struct {
 
 // WriterOptions configures a [Writer].
 type WriterOptions struct {
-	// Running returns the running containers, from a cache: it is called in each period. The Writer uses the slice until the next call. Required.
+	// Running returns the running containers, from a cache: each pass calls it. It is not called concurrently. The Writer uses the slice until the next
+	// call. Required.
 	Running func(ctx context.Context) ([]RunningContainer, error)
-	// Write sets cpuset.cpus of a container, as UpdateContainer of package cri. It is called concurrently, and not again for a container that has the CPUs.
-	// Required.
+	// Write sets cpuset.cpus of the container with this ID, as UpdateContainer of package cri. Up to 16 calls run concurrently, with a timeout of 10 s
+	// each. Write is not called again for a container that has the CPUs. Required.
 	Write func(ctx context.Context, id string, set topology.CPUSet) error
 	// Period is the time between two passes without an event, cpuManagerReconcilePeriod. Zero: 10 s.
 	Period time.Duration
@@ -41,7 +43,8 @@ type WriterOptions struct {
 	Error func(error)
 }
 
-// Writer writes the CPUs of the state to running containers: those of the shared pool leave CPUs that become exclusive, and use CPUs that become free.
+// Writer writes the CPUs of the state to running containers: containers of the shared pool leave CPUs that become exclusive, and use CPUs that become
+// free.
 type Writer struct {
 	allocator *Allocator
 	opts      WriterOptions
@@ -63,8 +66,13 @@ type writtenCPUs struct {
 	created bool // RunningContainer.Created of the write
 }
 
-// NewWriter returns a Writer of the allocator's CPUs. Call [Writer.Run], and [Writer.Wake] from AllocatorOptions.Changed. A missing required option is an
-// error.
+// NewWriter returns a Writer of the allocator's CPUs; call [Writer.Run]. It returns an error if a required option is missing or Period is negative.
+// AllocatorOptions.Changed may refer to the Writer before it exists, because NewAllocator does not call Changed:
+//
+//	var writer *cpus.Writer
+//	agent, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{Changed: func() { writer.Wake() }})
+//	...
+//	writer, err = cpus.NewWriter(agent, opts)
 func NewWriter(a *Allocator, opts WriterOptions) (*Writer, error) {
 	switch {
 	case opts.Running == nil:
@@ -79,11 +87,12 @@ func NewWriter(a *Allocator, opts WriterOptions) (*Writer, error) {
 	return &Writer{allocator: a, opts: opts, wake: make(chan struct{}, 1), written: map[string]writtenCPUs{}, exists: map[string]bool{}}, nil
 }
 
-// Wake starts a pass soon. It does not block. Call it after a change of the state, and when a container has started.
+// Wake makes Run start a pass soon. It does not block. Call it after a change of the state, and when a container has started.
 func (w *Writer) Wake() { sleep.Wake(w.wake) }
 
-// Settle returns when all running containers have the CPUs of the current state, or an error of a pass, or that of ctx. Call it between
-// [Reservation.Commit] and the start of a container with exclusive CPUs: it then never shares them.
+// Settle makes Run start a pass, and returns when the pass has written the current state to all running containers. It returns an error if Running or
+// any Write of the pass fails. Without Run, it blocks until ctx ends, and returns the error of ctx. Call it between [Reservation.Commit] and the start
+// of a container with exclusive CPUs: the container then never shares its CPUs with the shared pool.
 func (w *Writer) Settle(ctx context.Context) error {
 	done := make(chan error, 1)
 	w.mu.Lock()
@@ -98,7 +107,8 @@ func (w *Writer) Settle(ctx context.Context) error {
 	}
 }
 
-// Run writes at the start, after each Wake, and in each period, until ctx ends. It returns nil then. Call it only once.
+// Run starts a pass at once, after each Wake, and in each period, until ctx ends; it then returns nil. A pass writes the CPUs of all containers that do
+// not have them. A second call returns an error.
 //
 // Source: reconcileState in pkg/kubelet/cm/cpumanager/cpu_manager.go, which has only the period.
 func (w *Writer) Run(ctx context.Context) error {

@@ -16,14 +16,15 @@ import (
 
 // AllocatorOptions configures an [Allocator]. The zero value keeps no record.
 type AllocatorOptions struct {
-	// Record is the path of the file with the memory of all containers. NewAllocator creates its directory. Empty: a restarted agent has no memory of
-	// containers.
+	// Record is the path of the file with the memory of all containers. NewAllocator creates its directory. Empty: the memory of containers is not
+	// recorded, and a restarted agent reads only Checkpoint.
 	Record string
 	// Checkpoint is the path of the file memory_manager_state of a kubelet, which NewAllocator reads if Record does not exist. Empty: it reads none.
 	Checkpoint string
-	// Export replaces Checkpoint after each change, for a kubelet that takes the node over. An error goes to Error, and the next change exports again.
+	// Export replaces Checkpoint after each change, for a kubelet that replaces the agent. An error goes to Error, and the next change exports again.
 	Export bool
-	// Error is called for errors that no call returns, with no lock held: a damaged record or checkpoint, or a failed export. It must not block. Nil: no call.
+	// Error is called for errors that no call returns: a damaged record or checkpoint, or a failed export. It must not block or call the Allocator. Nil: no
+	// call.
 	Error func(error)
 }
 
@@ -41,9 +42,11 @@ type Allocator struct {
 	unsaved bool   // the record does not have the state
 }
 
-// NewAllocator returns an Allocator with the state in the record, or in the kubelet's checkpoint if there is no record, and writes the record. A damaged
-// file is reported to AllocatorOptions.Error, and a damaged record is renamed; the running pods then have no memory of their own. The errors are those of
-// [Policy.Restore] with Kubelet.RefuseChanged, and those of reading and writing the record.
+// NewAllocator returns an Allocator with the state in the record, or in the kubelet's checkpoint if there is no record, and writes the record.
+//
+// A file that is damaged or cannot be read is reported to AllocatorOptions.Error, and no container has memory of its own. NewAllocator renames such a record
+// to *.damaged, and does not read the checkpoint in its place. It returns an error if it cannot rename or write the record. With Kubelet.RefuseChanged, it
+// also returns an error for a damaged checkpoint, and the errors of [Policy.Restore].
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts}
 	saved, err := a.load()
@@ -102,23 +105,24 @@ func (a *Allocator) loadCheckpoint() (Saved, error) {
 // Policy returns the policy.
 func (a *Allocator) Policy() *Policy { return a.policy }
 
-// Changes returns the differences of machine and configuration from those of the previous agent; see [Restored].
+// Changes returns the differences of machine and configuration from those of the previous agent; see Restored.Changes.
 func (a *Allocator) Changes() []string { return slices.Clone(a.changes) }
 
-// State returns the current state, with the memory of reservations that are not committed yet.
+// State returns the current state. It includes memory that a [PodReservation] has taken and not committed yet.
 func (a *Allocator) State() State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.state
 }
 
-// Release frees the memory of the pod with this UID. Call it when all its containers have terminated for good. A pod without memory is no error. After an
-// error the memory is free, but the record is not written: call it again.
+// Release frees the memory of the pod with this UID, if it has any. Call it after the pod has terminated. It returns an error if it cannot write the record:
+// the memory is free then, and another call of Release writes the record.
 func (a *Allocator) Release(podUID string) error {
 	return a.changeState(func(s State) State { return a.policy.Release(s, podUID) })
 }
 
-// Retain frees the memory of all pods for which keep returns false. Call it when all sources of pods are complete. keep may call the Allocator.
+// Retain frees the memory of all pods for which keep returns false, with the errors of Release. Call it when all sources of pods are complete. keep may call
+// the Allocator.
 func (a *Allocator) Retain(keep func(podUID string) bool) error {
 	removed := slices.DeleteFunc(a.State().Pods(), keep)
 	return a.changeState(func(s State) State {
@@ -129,7 +133,8 @@ func (a *Allocator) Retain(keep func(podUID string) bool) error {
 	})
 }
 
-// Start frees the memory of init containers when container i of a pod starts, with Kubelet.FreeInit; see [Policy.Start].
+// Start frees the memory of the init containers before container i of a pod, which starts; see [Policy.Start]. It does nothing without Kubelet.FreeInit. It
+// returns an error if it cannot write the record.
 func (a *Allocator) Start(pod *Pod, i int) error {
 	if !a.policy.kubelet.FreeInit {
 		return nil
@@ -153,8 +158,7 @@ func (a *Allocator) setState(next State) {
 	}
 }
 
-// save writes the record and the checkpoint if they lack the state. It does not wait for the disk: the files survive a kill of the agent, and a power
-// failure ends the containers with the memory.
+// save writes the record and the checkpoint if they lack the state. It calls no fsync; see WriteRecord.
 func (a *Allocator) save() error {
 	a.saving.Lock()
 	defer a.saving.Unlock()
@@ -188,9 +192,15 @@ func (a *Allocator) reportError(err error) {
 	}
 }
 
-// PodReservation reserves the memory of one pod, along with its devices and CPUs: for each container, the hints of all resources are merged, see
-// [device.Policy.Merge], and each resource is taken with the merged hint. It must not be used concurrently; reservations of other pods may be in progress,
-// and never take the memory of this one. The hints and the memory of a container fit together if no other reservation takes memory in between.
+// PodReservation is a transaction that reserves the memory of one pod. It is not the [Reservation] of a configuration. For each container in order, the
+// caller merges the result of Hints with the hints of devices and CPUs, see [device.Policy.Merge], and calls Take with the merged hint. At the end, it calls
+// Commit.
+//
+// Take assigns the memory at once, so that reservations of other pods cannot take it. A caller that does not complete the reservation must call Undo(0):
+// otherwise the pod has the memory until [Allocator.Release].
+//
+// If another reservation takes memory between Hints and Take, Take may choose more NUMA nodes than the hint has, or return a [*Refusal]; see
+// [Policy.Reserve]. The caller may then call Hints for the container again. A PodReservation must not be used concurrently.
 type PodReservation struct {
 	allocator *Allocator
 	pod       *Pod
@@ -203,7 +213,8 @@ type PodReservation struct {
 	resumed *State // from which the next container takes its memory, unless another pod has changed the state; nil: Allocator.state
 }
 
-// Begin starts a reservation. A pod without UID, and one with two containers of one name, is an error.
+// Begin starts a reservation, and takes no memory yet. It returns an error if the UID of the pod or the name of a container is empty, or if two containers
+// have the same name. The caller must not change pod until the end of the reservation.
 func (a *Allocator) Begin(pod *Pod) (*PodReservation, error) {
 	if err := pod.validate(); err != nil {
 		return nil, err
@@ -231,7 +242,7 @@ func (r *PodReservation) plannedState() State {
 	return r.currentState()
 }
 
-// Hints returns the hints of container i. The containers before it must have taken their memory. See [Policy.Hints].
+// Hints returns the hints of container i; see [Policy.Hints]. Take must have been called for all containers before it.
 func (r *PodReservation) Hints(i int) [][]device.Hint {
 	return r.allocator.policy.Hints(r.plannedState(), r.pod, i)
 }
@@ -241,16 +252,17 @@ func (r *PodReservation) PodHints() [][]device.Hint {
 	return r.allocator.policy.PodHints(r.plannedState(), r.pod)
 }
 
-// Take takes the memory of the next container, at first the container 0, with the merged hint. Other pods cannot take it any more. The error is that of
-// [Policy.Reserve]; the container then takes nothing.
+// Take reserves the memory of the next container with the merged hint; the first call is for container 0. Call it once for each container, in order: for a
+// container that cannot have memory of its own, or has memory already, it changes nothing. It returns the error of [Policy.Reserve], and reserves nothing
+// then: the next call is for the same container.
 func (r *PodReservation) Take(affinity device.Hint) error {
 	return r.replaceState(func(base State) (State, error) {
 		return r.allocator.policy.Reserve(base, r.pod, len(r.before), affinity)
 	})
 }
 
-// TakePod takes the memory of the pod and of all its containers, in place of calls of Take for each container. The error is that of [Policy.ReservePod], and
-// nothing is taken then. Undo(0) frees the memory, and Undo of a later container frees none.
+// TakePod reserves the memory of the pod and of all its containers, in place of the calls of Take. It returns the error of [Policy.ReservePod], and reserves
+// nothing then. Undo(0) frees the memory; Undo of a later container does nothing.
 func (r *PodReservation) TakePod(affinity device.Hint) error {
 	return r.replaceState(func(base State) (State, error) { return r.allocator.policy.ReservePod(base, r.pod, affinity) })
 }
@@ -274,8 +286,9 @@ func (r *PodReservation) replaceState(reserve func(base State) (State, error)) e
 	return nil
 }
 
-// Undo frees the memory that was taken for containers from this index on. It keeps memory that the pod had before. The record may have the memory until the
-// next change; a restarted agent frees it with Retain.
+// Undo frees the memory that Take has reserved for containers from this index on, also after Commit. The next call of Take is for container from. Undo keeps
+// memory that the pod had before the reservation, and does not write the record: the next Commit or change does, and a restarted agent calls
+// [Allocator.Retain].
 func (r *PodReservation) Undo(from int) {
 	if from >= len(r.before) {
 		return
@@ -293,6 +306,6 @@ func (r *PodReservation) Undo(from int) {
 	r.before, r.exact = r.before[:from], min(from, r.exact)
 }
 
-// Commit writes the record. Start no container of the pod before. After an error the pod has its memory, but the record lacks it: call Undo, or Commit
-// again.
+// Commit writes the record, if it lacks the state. Call it before the first container of the pod starts. After an error the pod has its memory, but the
+// record may lack it: call Undo(0), or Commit again. A second call after success does nothing.
 func (r *PodReservation) Commit() error { return r.allocator.save() }

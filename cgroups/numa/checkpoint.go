@@ -82,7 +82,8 @@ func wrapCheckpoint(path string, err error) error {
 }
 
 // ReadCheckpoint reads the file memory_manager_state at path, in the versions 1 to 3. It verifies the checksum as the kubelet does, follows no symbolic
-// link, and writes nothing. A file that does not exist is an error that wraps [fs.ErrNotExist]. A damaged file is an error with the kubelet's text.
+// link, and writes nothing. It returns an error that wraps [fs.ErrNotExist] if the file does not exist, and an error with the kubelet's text if it is
+// damaged.
 //
 // [fs.ErrNotExist]: https://pkg.go.dev/io/fs#ErrNotExist
 func ReadCheckpoint(path string) (Saved, error) {
@@ -200,9 +201,9 @@ func convertBlocks(list []checkpointBlock) ([]Block, error) {
 	return blocks, nil
 }
 
-// WriteCheckpoint replaces the file memory_manager_state at path, from which a kubelet that takes the node over reads the memory of containers. saved is
-// from [Policy.Export]. WriteCheckpoint must not be called concurrently. A UID or a name that is not valid UTF-8 is an error; the file then has its old
-// content. Source: pkg/kubelet/cm/memorymanager/state/checkpoint.go.
+// WriteCheckpoint replaces the file memory_manager_state at path, and creates its directory. A kubelet that replaces the agent reads the memory of
+// containers from it. saved is from [Policy.Export]. WriteCheckpoint calls no fsync, and must not be called concurrently. It returns an error, and keeps
+// the old file, if a UID or a name is not valid UTF-8. Source: pkg/kubelet/cm/memorymanager/state/checkpoint.go.
 func WriteCheckpoint(path string, saved Saved) error {
 	content, err := encodeCheckpoint(saved)
 	if err == nil {

@@ -19,10 +19,10 @@ import (
 // The values of [Config.Policy].
 const (
 	PolicyNone   = "None"   // no container has memory of its own
-	PolicyStatic = "Static" // containers of Guaranteed pods have memory of their own, on NUMA nodes of their own
+	PolicyStatic = "Static" // containers of Guaranteed pods have memory of their own
 )
 
-// The types of memory are the resource names [Memory] and those of huge pages, [HugePages] and the size of a page, for example "hugepages-2Mi".
+// The types of memory are the resource names [Memory] and, for huge pages, [HugePages] followed by the size of a page, for example "hugepages-2Mi".
 const (
 	Memory    = "memory"
 	HugePages = "hugepages-"
@@ -34,17 +34,17 @@ func isMemory(name string) bool { return name == Memory || strings.HasPrefix(nam
 // Config configures a [Policy] with the values of a kubelet's configuration. The zero value is the policy None.
 type Config struct {
 	Policy string // memoryManagerPolicy: [PolicyNone] or [PolicyStatic]; empty: [PolicyNone]
-	// ReservedMemory is reservedMemory: the memory of each NUMA node that no container gets. The policy Static needs as much of each type as the three
-	// fields below reserve together.
+	// ReservedMemory is reservedMemory: the memory of each NUMA node that no container gets. The policy Static needs more than zero bytes of [Memory]. For
+	// each type, the sum over all NUMA nodes must equal the sum of SystemReserved, KubeReserved and, for [Memory], HardEviction.
 	ReservedMemory []Reservation
-	SystemReserved map[string]resource.Quantity // systemReserved, by resource; other resources than memory are ignored
-	KubeReserved   map[string]resource.Quantity // kubeReserved, likewise
-	HardEviction   resource.Quantity            // threshold of memory.available in evictionHard, as a quantity; zero: none
+	SystemReserved map[string]resource.Quantity // systemReserved, by resource; only types of memory are read
+	KubeReserved   map[string]resource.Quantity // kubeReserved, by resource; only types of memory are read
+	HardEviction   resource.Quantity            // threshold of memory.available in evictionHard in bytes: the caller converts a percentage; zero: none
 	PodLevel       bool                         // the gate PodLevelResourceManagers: pods with pod-level resources have memory of their own, too
 	Kubelet        Kubelet
 }
 
-// Reservation is the memory of a NUMA node that no container gets.
+// Reservation is a value of [Config]: the memory of a NUMA node that no container gets. It is not the transaction [PodReservation].
 type Reservation struct {
 	Node   int                          // ID of the NUMA node
 	Limits map[string]resource.Quantity // by type of memory
@@ -52,8 +52,8 @@ type Reservation struct {
 
 // Kubelet switches off differences between a [Policy] and the kubelet. The zero value keeps all differences.
 type Kubelet struct {
-	FreeInit      bool // [Policy.Start] frees the memory of the init containers before a container
-	RefuseChanged bool // Restore returns an error for a state that does not fit the machine or the configuration
+	FreeInit      bool // [Policy.Start] frees the memory of the init containers before the started container
+	RefuseChanged bool // [Policy.Restore] returns an error if the policy, the reserved memory or the machine has changed
 }
 
 // Source: validateReservedMemoryConfiguration in pkg/kubelet/apis/config/validation.
@@ -147,9 +147,10 @@ func (c *Config) checkTotals(totals map[string]resource.Quantity) error {
 	return nil
 }
 
-// NewPolicy returns the policy of this configuration on a machine. It has the kubelet's error texts, with which a kubelet of this configuration does not
-// start; of several wrong types of memory, the kubelet's error names any one. A machine with a NUMA node above 63, a node that is listed twice, or one
-// with more than 2^56 bytes is an error, too. Source: NewManager in pkg/kubelet/cm/memorymanager/memory_manager.go.
+// NewPolicy returns the policy of config on a machine. It returns the kubelet's error if a kubelet with this configuration would not start; if the sums of
+// several types of memory are wrong, the error names the first type, and that of the kubelet a random type. Under [PolicyStatic] it also returns an error
+// if an amount in ReservedMemory is negative, if the ID of a NUMA node is above 63 or not unique, or if a NUMA node has more than 2^56 bytes of a type.
+// Source: NewManager in pkg/kubelet/cm/memorymanager/memory_manager.go.
 func NewPolicy(machine *topology.Machine, config Config) (*Policy, error) {
 	if err := checkReservations(config.ReservedMemory); err != nil {
 		return nil, err

@@ -11,12 +11,18 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Hints returns the sets of NUMA nodes from which container i of a pod can have its memory: a list for each requested type, for the merge of a topology
-// policy. The smallest sets are first. The result is nil if the container has no preference: it requests no memory, has no memory of its own, or no set
-// has enough. The lists may share memory, and callers must not change them. Hints allocates no memory if the result has one set: of any nodes on a machine
-// with up to [device.MaxHintNodes] nodes, of one node or all nodes on any machine.
+// Hints returns the sets of NUMA nodes from which container i of a pod can have its memory, for [device.Policy.Merge]: a list for each requested type,
+// sorted by type. Each set has enough memory of all requested types. It is one node that no group has, all nodes of one group, or several nodes without
+// blocks. The smallest sets are first. Callers must not change the lists, which may share memory.
 //
-// A container that has memory in s has the one hint of its NUMA nodes, as long as its requests are the same.
+// A container that has memory in s has the one hint of its NUMA nodes. The result is nil, for which Merge uses the hints of the other resources only:
+//   - if the container cannot have memory of its own;
+//   - if it has memory in s, and its requests differ from this memory;
+//   - if it has none in s, and Pod.Running is true;
+//   - if no set has enough memory. [Policy.Reserve] then returns a [*Refusal], except for a merged hint of one node with enough memory.
+//
+// Hints allocates no memory if the result has one set: of any nodes on a machine with up to [device.MaxHintNodes] nodes, of one node or all nodes on any
+// machine.
 //
 // The time grows with the number of NUMA nodes that no block uses. If there are more than ten of these, the list has at most 1,024 sets, all of the
 // smallest size first. Source: GetTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
@@ -35,10 +41,12 @@ func (p *Policy) Hints(s State, pod *Pod, i int) [][]device.Hint {
 	return p.repeatHints(p.listHints(&s, reqs, s.listReusable(pod, i), 0), len(reqs))
 }
 
-// PodHints returns the sets of NUMA nodes from which all containers of a pod can have their memory, or that [Policy.ReservePod] can take, as [Policy.Hints]
-// does. If containers of the pod have memory in s, the first of them gives the hint, as long as it has as much as the pod requests; otherwise, as in the
-// kubelet, the pod has no preference. If a pod of ReservePod would leave no memory to share, the lists are empty but not nil: the topology policy refuses
-// the pod. Source: GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
+// PodHints returns the sets of NUMA nodes from which a pod can have all its memory, for the topology scope "pod". The lists are those of [Policy.Hints]
+// for the requests of the pod. If the pod has memory in s, the hint has the nodes of the whole pod or, as in the kubelet, of its first container with
+// memory; the result is nil if this memory differs from the requests of the pod.
+//
+// If [Policy.ReservePod] would leave no memory to containers that must share it, the result is not nil, but each of its lists is empty: the request cannot
+// be satisfied. Source: GetPodTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) [][]device.Hint {
 	var buffer [smallRequests]request
 	reqs := p.appendPeaks(buffer[:0], pod)
@@ -97,7 +105,8 @@ func (p *Policy) repeatHints(hints []device.Hint, count int) [][]device.Hint {
 }
 
 // listReusable returns the memory of the pod's init containers before container i that later containers have not used: for each type and set of nodes the
-// size of their blocks. A later container takes memory from these blocks first, and the blocks shrink. The compiler puts listReusable in its caller, so that the list is on the caller's stack.
+// size of their blocks. A later container takes memory from these blocks first, and the blocks shrink. The compiler puts listReusable in its
+// caller, so that the list is on the caller's stack.
 func (s *State) listReusable(pod *Pod, i int) []Block {
 	var buffer [smallRequests]Block
 	return s.appendReusable(buffer[:0], pod, i)

@@ -8,12 +8,12 @@ import "github.com/seed81659283/nodeagent/device"
 // Pinning is the outcome of a reservation for one container with memory of its own, or that shares the memory of its pod, for metrics.
 type Pinning struct {
 	Share device.Share
-	Taken int   // allocations: one per type of memory, or one for a part of the memory of the pod; zero: the container had its memory before, or Err is set
-	Err   error // nil: the container has its memory
+	Taken int   // allocations: one per type of memory, or one for a part of the memory of the pod; zero: the reservation took no memory
+	Err   error // of the reservation; nil: it succeeded
 }
 
-// Pinning returns the outcome for container i of a pod, whose reservation began in the state before, or has failed with err. It returns false for a
-// container that may use all NUMA nodes. Source: Allocate in pkg/kubelet/cm/memorymanager/policy_static.go.
+// Pinning returns the outcome of [Policy.Reserve] for container i of a pod. before is the state before the reservation of the pod, err the error of Reserve.
+// It returns false if the container cannot have memory of its own. Source: Allocate in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) Pinning(before State, pod *Pod, i int, err error) (Pinning, bool) {
 	requests := p.containerRequests(pod, i)
 	if !p.static || len(requests) == 0 {
@@ -26,8 +26,9 @@ func (p *Policy) Pinning(before State, pod *Pod, i int, err error) (Pinning, boo
 	return o, true
 }
 
-// PodPinnings returns the outcomes for the containers of a pod that [Policy.ReservePod] has given its memory, as Pinning does. If err is not nil, there is
-// one outcome, for the pod. Source: AllocatePod in pkg/kubelet/cm/memorymanager/policy_static.go.
+// PodPinnings returns the outcomes of [Policy.ReservePod], one for each container of the pod. before and after are the states before and after it. If its
+// error err is not nil, there is one outcome, for the pod. The result is nil if the pod is not Guaranteed. Source: AllocatePod in
+// pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) PodPinnings(before, after State, pod *Pod, err error) (list []Pinning) {
 	if !p.static || !pod.Guaranteed {
 		return nil

@@ -19,22 +19,26 @@ type Pod struct {
 	Guaranteed           bool              // the QoS class of the pod is Guaranteed
 	PodLevel             bool              // spec.resources of the pod is set: its containers have memory of their own only with Config.PodLevel
 	Requests             map[string]uint64 // bytes of spec.resources by type of memory, from [ConvertRequests]; nil: none
-	Running              bool              // the pod was admitted before the agent started: a container without memory of its own stays without, and refuses nothing
+	Running              bool              // the pod was running when the agent started: Reserve and ReservePod change nothing and refuse nothing
 	Containers           []Container       // in the order in which they start: init containers and sidecars first
 }
 
 // Container is a container of a [Pod]. An ephemeral container has no memory of its own and is left out.
 type Container struct {
 	Name     string
-	Kind     device.ContainerKind // an Init container ends before later containers start, which may reuse its memory
-	Requests map[string]uint64    // bytes of each type of memory that the container requests, from [ConvertRequests]; zero bytes are a request, too
-	// Guaranteed: the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: other containers of such a pod
-	// have no memory of their own.
+	Kind     device.ContainerKind // Init: [Policy.Reserve] moves the bytes of the container to later containers
+	Requests map[string]uint64    // bytes of each requested type of memory, from [ConvertRequests]; a request of zero bytes also assigns NUMA nodes
+	// Guaranteed is true if the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: containers of such a
+	// pod that are not Guaranteed have no memory of their own.
 	Guaranteed bool
 }
 
-// ConvertRequests returns the requests of a container for memory in bytes. A quantity that is no whole number of 63 bits is an error with the kubelet's
-// text, with which it refuses the pod, and a negative one. Source: getContainerRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
+// ConvertRequests returns the requests for [Memory] and huge pages of a container, or of a pod, in bytes; nil if there are none. It ignores all other
+// resources.
+//
+// It returns an error if a quantity is negative. It returns an error with the kubelet's text if Quantity.AsInt64 cannot convert a quantity, for example 0.5,
+// 9Ei, or 1.5Gi unless the API server has changed it to 1536Mi: the kubelet refuses a Guaranteed pod with such a quantity. Source:
+// getContainerRequestedResources in pkg/kubelet/cm/memorymanager/policy_static.go.
 func ConvertRequests[R ~string](requests map[R]resource.Quantity) (map[string]uint64, error) {
 	var sizes map[string]uint64
 	for name, q := range requests {

@@ -12,17 +12,20 @@ import (
 )
 
 // IsPodLevel reports whether a pod has pod-level resources and Config.PodLevel is set. Under the topology scope "pod", the caller reserves the memory of such
-// a pod with ReservePod. Under the scope "container", and under the topology policy none, it reserves it with Reserve.
+// a pod with [Policy.ReservePod]; under the scope "container", and under the topology policy none, with [Policy.Reserve].
 func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 
-// ReservePod returns the state in which a pod has all the memory of Pod.Requests, under the name [WholePod], and each of its containers a part of it on the
-// same NUMA nodes. A container with memory of its own has what it requests. Any other init container has all memory but that of earlier sidecars. The
-// remaining containers share what is left. affinity is as in [Policy.Reserve].
+// ReservePod returns the state in which a pod has the memory of Pod.Requests, under the name [WholePod], and each of its containers a part of it on the
+// same NUMA nodes. A container that can have memory of its own has the bytes that it requests. Any other Init container has all bytes except those that
+// earlier sidecars have for themselves. The remaining containers share all bytes that no sidecar or regular container has for itself. affinity is as in
+// [Policy.Reserve].
 //
-// The state does not change, and there is no error, if the pod is not Guaranteed, runs, requests no memory, or has memory already. Its containers then may
-// use all NUMA nodes, or keep their memory. A pod for which IsPodLevel is false has the memory of its containers together.
+// If Pod.PodLevel is false, the pod has the largest sum of the requests of containers that run at one time, in place of Pod.Requests. Types that no
+// regular container requests are not reserved for the pod.
 //
-// The error is a [*Refusal] if the pod must fail. Source: AllocatePod in pkg/kubelet/cm/memorymanager/policy_static.go.
+// The state does not change, and there is no error, under [PolicyNone], if the pod is not Guaranteed, requests no memory or has memory in s, if it has
+// pod-level resources and Config.PodLevel is not set, or if Pod.Running is true. The errors are as in Policy.Reserve. Source: AllocatePod in
+// pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Hint) (State, error) {
 	if err := pod.validate(); err != nil {
 		return s, err
@@ -127,8 +130,8 @@ func newBlocks(sizes map[string]uint64, nodes device.Mask) []Block {
 	return blocks
 }
 
-// SharesPod reports whether container i of a pod of ReservePod has no memory for itself: it uses memory that other containers of the pod may use, too, if
-// there are any. The result does not depend on Config.PodLevel. It is false before the pod has its memory.
+// SharesPod reports whether container i of a pod shares the memory of the pod: [Policy.ReservePod] has reserved this memory, and the container has no part
+// of it for itself. The result does not depend on Config.PodLevel.
 func (s State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.pods.get(pod.UID)[WholePod]
 	return isWhole && len(pod.ownRequests(i)) == 0

@@ -10,8 +10,10 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Policy decides which containers have memory of their own, and on which NUMA nodes. It keeps no state: its methods are functions of a [State] and
-// return the next one. A Policy is immutable, and may be used from several goroutines.
+// Policy decides which containers have memory of their own, and on which NUMA nodes. A container can have memory of its own under [PolicyStatic] if it
+// requests memory and its pod is Guaranteed. In a pod with pod-level resources, the container must be Guaranteed as well, and Config.PodLevel must be set.
+//
+// A Policy keeps no state: its methods are functions of a [State] and return the next State. It is immutable, and may be used from several goroutines.
 type Policy struct {
 	static   bool
 	podLevel bool // the gate PodLevelResourceManagers is on
@@ -29,11 +31,11 @@ type Policy struct {
 	singles map[device.Hint][][]device.Hint // the lists of a single hint, see setSingles
 }
 
-// Amounts are the amounts of one type of memory on a NUMA node in bytes.
+// Amounts are the amounts of one type of memory on a NUMA node in bytes, also of huge pages. The names are those of the kubelet's file.
 type Amounts struct {
 	Total          uint64
-	SystemReserved uint64 // no container gets it
-	Allocatable    uint64 // by containers: Total without SystemReserved and, for memory, without huge pages
+	SystemReserved uint64 // of the node in Config.ReservedMemory, not in Config.SystemReserved
+	Allocatable    uint64 // Total without SystemReserved and, for [Memory], without huge pages; not below zero
 	Reserved       uint64 // by containers
 	Free           uint64 // Allocatable without Reserved
 }
@@ -46,8 +48,8 @@ func (p *Policy) Name() string {
 	return PolicyNone
 }
 
-// Allocatable returns the memory that containers can have if none is in use: a block for each NUMA node and type of which the node has any, by node and
-// type. It is empty for the policy None. Source: GetAllocatableMemory in pkg/kubelet/cm/memorymanager/policy_static.go.
+// Allocatable returns Amounts.Allocatable of the machine: a block for each NUMA node and type with more than zero bytes, sorted by node and type. It is empty
+// for the policy None. Source: GetAllocatableMemory in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) Allocatable() (blocks []Block) {
 	for at, id := range p.ids {
 		for t, name := range p.types {

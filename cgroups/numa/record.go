@@ -69,8 +69,9 @@ type recordBlock struct {
 	Size  uint64      `json:"size,omitempty"`
 }
 
-// WriteRecord replaces the record at path, and creates its directory. The caller writes the record before a container of the pod is created. WriteRecord
-// does not wait for the disk: the record survives a kill of the agent, and a power failure ends the containers. It must not be called concurrently.
+// WriteRecord replaces the record at path, and creates its directory. Call it before a container of the pod is created, and not concurrently. saved is from
+// [Policy.Save]. WriteRecord calls no fsync: the record survives a kill of the agent, but perhaps not a power failure. No container survives the power
+// failure either, so that a lost record is harmless.
 func WriteRecord(path string, saved Saved) error {
 	file := recordFile{Policy: saved.Policy}
 	for _, n := range saved.Nodes {
@@ -132,8 +133,8 @@ func checkSize(data []byte) error {
 	return nil
 }
 
-// ReadRecord reads the record at path. It follows no symbolic link. A file that does not exist is an error that wraps [fs.ErrNotExist]. A damaged record
-// is an error, too: the caller renames the file, and the running pods have no memory of their own.
+// ReadRecord reads the record at path. It follows no symbolic link. It returns an error that wraps [fs.ErrNotExist] if the file does not exist, and another
+// error if the record is damaged: the caller then renames the file, and continues without memory of the running pods.
 //
 // [fs.ErrNotExist]: https://pkg.go.dev/io/fs#ErrNotExist
 func ReadRecord(path string) (Saved, error) {

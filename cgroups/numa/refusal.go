@@ -10,11 +10,12 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Refusal is the error of [Policy.Reserve] and [Policy.ReservePod] for a pod that must fail: a container cannot have its memory, and waiting would not help.
+// Refusal is the error of [Policy.Reserve] and [Policy.ReservePod] for a pod that must fail, because a container or the pod cannot have its memory. It is
+// not a [device.Refusal].
 type Refusal struct {
 	Reason  string // of the pod: [device.ReasonUnexpectedAdmissionError] or [device.ReasonEmptyPodSharedPoolError]
 	Message string // the kubelet's, word by word
-	Lacks   []Lack // why no set of NUMA nodes can serve the container
+	Lacks   []Lack // as from [Policy.Explain]; nil for ReasonEmptyPodSharedPoolError
 }
 
 // Error returns the message.
@@ -29,12 +30,12 @@ func (r *Refusal) Explain() string {
 	return strings.Join(lines, "\n")
 }
 
-// Lack is the reason for which a set of NUMA nodes cannot serve a container, alone or with other nodes.
+// Lack is the reason for which a set of NUMA nodes cannot serve a container, or cannot serve it together with other NUMA nodes.
 type Lack struct {
-	Nodes                        device.Mask
-	Type                         string      // of which the nodes have too little; empty: they have enough of all types
-	Requested, Free, Allocatable uint64      // bytes of Type; Free includes memory that the container takes from init containers
-	Group                        device.Mask // the set of nodes that the containers on a single node use; zero: no container uses the node
+	Nodes                        device.Mask // one node, a group, or all nodes without blocks
+	Type                         string      // the first type of which the nodes have too little; empty: they have enough of all types
+	Requested, Free, Allocatable uint64      // bytes of Type; Free includes bytes of init containers that [Policy.Reserve] can move to the container
+	Group                        device.Mask // [Node.Group] if Nodes is one node with blocks; otherwise zero
 }
 
 // String returns the reason as a sentence, for example "NUMA nodes {0}: 1024 bytes of memory are free, 2048 are requested, 4096 are allocatable".
@@ -53,8 +54,9 @@ func (l Lack) String() string {
 	return fmt.Sprintf("NUMA nodes %s: %s", l.Nodes, strings.Join(reasons, "; "))
 }
 
-// Explain returns why each NUMA node cannot serve container i of a pod alone or with other nodes, and why each group in use and all unused nodes
-// together cannot. It is nil if the container has memory or requests none.
+// Explain returns one Lack for each NUMA node that has blocks or too little free memory for container i of a pod. It adds one Lack for each group with too
+// little, and one for all nodes without blocks together if they have too little. A node with blocks has a Lack even if it can serve the container, because
+// it cannot join other nodes. The result is nil if the container has memory in s, or cannot have memory of its own.
 func (p *Policy) Explain(s State, pod *Pod, i int) []Lack {
 	reqs := p.listRequests(p.containerRequests(pod, i))
 	if _, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok || !p.static || len(reqs) == 0 {
@@ -64,7 +66,7 @@ func (p *Policy) Explain(s State, pod *Pod, i int) []Lack {
 	return p.explain(&s, reqs, s.listReusable(pod, i))
 }
 
-// ExplainPod returns why the NUMA nodes cannot serve a pod of ReservePod, as Explain does for a container. It is nil if the pod has memory or requests none.
+// ExplainPod returns the result of Explain for the whole memory of a pod, see [Policy.ReservePod]. It is nil if the pod has memory in s or requests none.
 func (p *Policy) ExplainPod(s State, pod *Pod) []Lack {
 	reqs := p.appendPeaks(nil, pod)
 	if s.pods.get(pod.UID) != nil || !p.static || len(reqs) == 0 {

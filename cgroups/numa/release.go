@@ -10,22 +10,24 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Release returns the state in which no container of a pod has memory. The caller calls it when the pod is over: in the kubelet, memory is freed when the
-// next pod is admitted.
+// Release returns the state in which no container of a pod has memory. Call it when the pod has terminated: the kubelet frees the memory when it admits the
+// next pod.
 func (p *Policy) Release(s State, uid string) State {
 	return p.release(s, uid, slices.Sorted(maps.Keys(s.pods.get(uid))))
 }
 
-// ReleaseContainer returns the state in which a container has no memory, for a container that is no longer in the spec of its pod. The memory of a whole pod
-// is free when its last container has none. Source: RemoveContainer in
-// pkg/kubelet/cm/memorymanager/policy_static.go.
+// ReleaseContainer returns the state in which a container has no memory, for a container that is no longer in the spec of its pod. The memory of a
+// [WholePod] is freed with its last container. Source: RemoveContainer in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) ReleaseContainer(s State, uid, container string) State {
 	return p.release(s, uid, []string{container})
 }
 
-// Start returns the state in which container i of a pod starts. With [Kubelet.FreeInit], the init containers before it have no memory any more; a
-// restarted agent may then have no memory for them. Otherwise they keep it until the pod is over, because they run again if the sandbox is replaced, and
-// because the scheduler counts it. Source: AddContainer in pkg/kubelet/cm/memorymanager/memory_manager.go.
+// Start returns the state in which container i of a pod starts. Without Kubelet.FreeInit, it returns s: init containers keep their NUMA nodes, and the
+// bytes that [Policy.Reserve] has not moved to later containers, until the pod has terminated. They run again if the sandbox is replaced, and the
+// scheduler counts their memory.
+//
+// With Kubelet.FreeInit, the Init containers before container i have no memory in the result. If they run again, they may use all NUMA nodes, unless the
+// caller reserves memory for them again, which may be refused. Source: AddContainer in pkg/kubelet/cm/memorymanager/memory_manager.go.
 func (p *Policy) Start(s State, pod *Pod, i int) State {
 	if !p.kubelet.FreeInit {
 		return s

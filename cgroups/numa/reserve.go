@@ -7,11 +7,17 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Reserve returns the state in which container i of a pod has its memory. affinity is the merged hint of the topology policy; without nodes, Reserve
-// takes the best of [Policy.Hints]. If the nodes of affinity have too little, Reserve takes the best hint that contains them. A container that has memory
-// in s keeps it. The caller reserves the containers of a pod in their order, and keeps its previous state if the pod is refused.
+// Reserve returns the state in which container i of a pod has its memory. affinity is the merged hint of the topology policy. If affinity has no nodes,
+// Reserve takes the best of [Policy.Hints]; if its nodes have too little free memory, the best hint that contains them. A preferred affinity is not
+// replaced by a hint that is not preferred: Reserve then returns a [*Refusal]. One node with enough free memory is taken even if a group has the node;
+// best-effort, for example, may merge such a hint. Node.Group is then either the node or the group.
 //
-// The error is a [*Refusal] if the pod must fail. Source: Allocate in pkg/kubelet/cm/memorymanager/policy_static.go.
+// Init containers have exited when container i starts. So Reserve first moves bytes to container i from the blocks of the Init containers before it that
+// are on exactly its NUMA nodes. These blocks shrink, at most to zero bytes. Only the missing bytes are subtracted from the free memory.
+//
+// The state does not change, and there is no error, if the container cannot have memory of its own, has memory in s, or Pod.Running is true. The caller
+// reserves the containers of a pod in their order, and keeps its previous state after an error. The error is a *Refusal if the pod must fail. Reserve also
+// returns an error for a pod that [Allocator.Begin] does not accept. Source: Allocate in pkg/kubelet/cm/memorymanager/policy_static.go.
 func (p *Policy) Reserve(s State, pod *Pod, i int, affinity device.Hint) (State, error) {
 	if err := pod.validate(); err != nil {
 		return s, err

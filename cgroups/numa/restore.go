@@ -23,7 +23,7 @@ type Saved struct {
 // Restored is the state of a restarted agent.
 type Restored struct {
 	State   State
-	Changes []string // differences of machine and configuration from those of the previous agent, as sentences for a log; sorted
+	Changes []string // differences of machine and configuration from those of the previous agent, as sentences for a log
 }
 
 // Save returns the content of a record of s. The result shares memory with s, and must not be changed.
@@ -31,8 +31,8 @@ func (p *Policy) Save(s State) Saved {
 	return Saved{Policy: p.Name(), Nodes: p.Nodes(s), Pods: s.pods.collectPods()}
 }
 
-// Export returns the content of a checkpoint of s for a kubelet. It leaves out containers with memory on NUMA nodes or of types that the machine lacks:
-// no kubelet would start with them. The result shares memory with s, and must not be changed.
+// Export returns the content of a checkpoint of s for a kubelet. It omits containers with memory on NUMA nodes or of types that the machine lacks: with
+// them, no kubelet would start. The result shares memory with s, and must not be changed.
 func (p *Policy) Export(s State) Saved {
 	if !s.mixed {
 		return p.Save(s)
@@ -56,12 +56,12 @@ func (p *Policy) Export(s State) Saved {
 	return p.Save(next)
 }
 
-// Restore returns the state of a file, which shares memory with saved. The containers in it keep their memory, also if the machine or the configuration has changed since: Restore then
-// computes the use of the NUMA nodes anew. Memory on a NUMA node that the machine lacks by now is not counted. If the policy has changed, no container has
-// memory of its own.
+// Restore returns the state of a file, which shares memory with saved. If saved is of the same policy, all containers keep their blocks, even if the
+// machine, the reserved memory or Config.PodLevel has changed: Restore then computes the free memory of the NUMA nodes from the blocks. A block on a NUMA
+// node that the machine lacks is kept, and not counted. If saved is of the other policy, no container has memory of its own.
 //
-// With [Kubelet.RefuseChanged], such changes are an error with the kubelet's text. Source: validateState in
-// pkg/kubelet/cm/memorymanager/policy_static.go, restoreState in pkg/kubelet/cm/memorymanager/state/state_checkpoint.go.
+// Restore returns an error only with Kubelet.RefuseChanged: the kubelet's, if the policy, the reserved memory or the machine has changed. Source:
+// validateState in pkg/kubelet/cm/memorymanager/policy_static.go, restoreState in pkg/kubelet/cm/memorymanager/state/state_checkpoint.go.
 func (p *Policy) Restore(saved Saved) (Restored, error) {
 	if saved.Policy != p.Name() {
 		if p.kubelet.RefuseChanged {

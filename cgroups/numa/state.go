@@ -11,8 +11,9 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// State is the memory that containers have for themselves. It is a value: a [Policy] returns a new State and never changes one, so that a caller keeps
-// the previous State when a pod is refused. The zero value is the state of a node without containers. A State belongs to the Policy that returned it.
+// State has the memory of all containers with memory of their own. It is a value: a [Policy] returns a new State and never changes one, so that a caller
+// keeps the previous State when a pod is refused. The zero value is the state of a node without containers. A State is valid only for the Policy that
+// returned it.
 type State struct {
 	nodes []node   // by position in Policy.ids; nil: of the zero value
 	free  []uint64 // by position times types, as Policy.amounts
@@ -26,14 +27,14 @@ type node struct {
 	group       device.Mask // nodes of the latest block; the node alone if there is none
 }
 
-// Block is an amount of one type of memory, [Memory] or huge pages, on a set of NUMA nodes.
+// Block is an amount of one type of memory, [Memory] or huge pages, in bytes on a set of NUMA nodes.
 type Block = device.MemoryBlock
 
 // Node is the use of a NUMA node.
 type Node struct {
 	ID          int
 	Assignments int                // number of blocks on the node
-	Group       device.Mask        // the NUMA nodes whose memory the node's blocks use together; the node alone: each block is on one node, or there is none
+	Group       device.Mask        // the group of the node; only the node itself if the node is in no group
 	Memory      map[string]Amounts // by type; within a group, only the sums of its nodes are exact
 }
 
@@ -66,7 +67,7 @@ func (p *Policy) newState() State {
 	return s
 }
 
-// WholePod is the name under which a [State] has all memory that [Policy.ReservePod] has given a pod. No container has this name.
+// WholePod is the name under which a [State] has the memory that [Policy.ReservePod] has reserved for a pod. No container has this name.
 const WholePod = ""
 
 // listUsed returns the blocks of a pod that are in use: those of the whole pod, of which its containers have parts, or those of all containers.
@@ -94,8 +95,8 @@ func (s *State) setBlocks(uid, container string, blocks []Block) {
 // source lists.
 func (s State) Pods() []string { return slices.Sorted(maps.Keys(s.pods.collectPods())) }
 
-// Blocks returns a copy of the blocks of a container, or of [WholePod], sorted by type. A container that shares the memory of its pod has blocks, too. It is
-// nil if the container may use the memory of all nodes.
+// Blocks returns a copy of the blocks of a container, or of [WholePod], sorted by type. A container that shares the memory of its pod has blocks, too. It
+// is nil if the container may use the memory of all nodes.
 func (s State) Blocks(uid, container string) []Block { return slices.Clone(s.pods.get(uid)[container]) }
 
 // NodesOf returns the NUMA nodes of a container for cpuset.mems, also of a container that shares the memory of its pod. It is empty if the container may use

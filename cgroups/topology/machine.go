@@ -3,36 +3,38 @@
 
 package topology
 
-// Machine is the hardware of a machine. CPUs that are offline are not in it.
+// Machine is the hardware of a machine, with its online CPUs.
 type Machine struct {
-	CPUs  []CPU  // by ID
-	Nodes []Node // NUMA nodes by ID, also those without CPUs
+	CPUs  []CPU  // by ascending ID
+	Nodes []Node // NUMA nodes by ascending ID, also without CPUs
 }
 
 // CPU is a logical CPU, a thread of a core.
 type CPU struct {
 	ID     int
-	Core   int // lowest ID of the CPUs that share the core
-	Socket int // ID of the physical package; -1 where it is unknown, as on some virtual machines
+	Core   int // lowest ID of the CPUs of the Machine that share the core
+	Socket int // ID of the physical package; -1 if the kernel reports -1, as on some virtual machines
 	Node   int // ID of the NUMA node
-	Cache  int // ID of the last-level cache that some cores of the NUMA node share; Socket if all of them share it, or the ID is unknown
+	// Cache is the ID of the last-level cache that some CPUs of the NUMA node share; Socket if all of them share it, or the ID is unknown. Compare it only
+	// between CPUs of one NUMA node: an ID may equal the Socket of another node.
+	Cache int
 }
 
-// Node is a NUMA node. A machine whose kernel knows no NUMA nodes has one for each socket, with its ID, without memory.
+// Node is a NUMA node. On a kernel without NUMA nodes, [Read] returns a Node for each socket.
 type Node struct {
 	ID        int
-	Memory    uint64 // bytes
-	HugePages []HugePages
-	Distances []int // relative access times to the nodes in the order of Machine.Nodes, 10 for the node itself; nil: not known
+	Memory    uint64      // bytes of MemTotal, which includes the huge pages; zero: none, or unknown
+	HugePages []HugePages // by ascending Size, also with Count 0; nil: none
+	Distances []int       // relative access times to the nodes in the order of Machine.Nodes, 10 for the node itself; nil: unknown
 }
 
 // HugePages are the huge pages of one size.
 type HugePages struct {
 	Size  uint64 // bytes of a page
-	Count uint64
+	Count uint64 // nr_hugepages: free pages and pages in use
 }
 
-// Set returns all CPUs of the machine.
+// Set returns all CPUs of the machine. It panics if an ID is negative or not below [MaxCPUs]; [Read] and [Parse] return no such ID.
 func (m *Machine) Set() (s CPUSet) {
 	for i := range m.CPUs {
 		s.Add(m.CPUs[i].ID)

@@ -34,12 +34,22 @@ func (s *shape) fields() []shapeField {
 	}
 }
 
-// Parse returns the machine that text describes, for tests and simulations. An example is "2 sockets 2 nodes 4 cores 2 threads 512 MiB": the numbers of
-// sockets and NUMA nodes of the machine, of cores of each socket, of threads of each core (1 if missing), and the memory of each node (1024 MiB if
-// missing). "4 caches" divides the cores of each socket among 4 last-level caches.
+// Parse returns the machine that text describes, for tests and simulations. The text has fields in any order, each after its number. All but MiB may be
+// singular:
 //
-// CPUs are numbered as most machines with x86 CPUs number them: first one thread of each core, socket by socket, then the other threads. Nodes that
-// share a socket, or sockets that share a node, have consecutive IDs.
+//	sockets  of the machine               1 to 2048
+//	nodes    NUMA nodes of the machine    1 to 64
+//	cores    of each socket               1 to 2048
+//	threads  of each core                 1 to 8, default 1
+//	caches   last-level, of each socket   1 to 2048, default 1
+//	MiB      memory of each NUMA node     1 to 67108864, default 1024
+//
+// CPUs are numbered as on most x86 machines: first one thread of each core, socket by socket, then the other threads. Nodes that share a socket, or sockets
+// that share a node, have consecutive IDs. In "1 socket 2 nodes 4 cores 2 threads", the CPUs 0 and 4 share a core, and node 0 has the CPUs 0-1,4-5.
+// The distance between two nodes is 20. There are no huge pages.
+//
+// Parse returns an error if a field is unknown, repeated, out of range or missing without a default, if there are more than [MaxCPUs] CPUs, if cores or
+// several caches cannot be evenly divided, or if nodes is neither a multiple nor a divisor of sockets.
 func Parse(text string) (*Machine, error) {
 	var s shape
 	if err := s.parseFields(text); err != nil {

@@ -21,11 +21,18 @@ const (
 	maxFile = 64 << 10 // bytes
 )
 
-// Read reads the machine with this root directory, such as os.DirFS("/").
+// Read reads the machine from sys/devices/system/cpu and sys/devices/system/node in root, which is normally os.DirFS("/"). It follows no symbolic link in
+// them. These files may be missing:
 //
-// Where the kernel knows no NUMA nodes, each socket is a node without memory; CPUs of an unknown socket are on node 0. A CPU whose core or socket is not known is left out. A node without
-// meminfo has no memory. If a file of a cache is missing or invalid, its core and the later cores of the NUMA node have no last-level caches of their
-// own, as in the kubelet.
+//   - cpu/online: all CPUs with a directory cpu/cpu<N> are online.
+//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or its link in a node: Read leaves the CPU out. A physical_package_id of
+//     -1 becomes Socket -1.
+//   - node/node<N>: each socket is a Node with its ID, without memory. CPUs with Socket -1 are on node 0.
+//   - meminfo, hugepages or distance of a node: the field of Node is zero or nil.
+//   - cpu/cpu<N>/cache: from the first core with a missing or invalid cache file on, the cores of a node have the Cache Socket, as in the kubelet. Cores are
+//     ordered by name of CPU, cpu10 before cpu2. On s390x, Cache is 0 in place of an ID.
+//
+// Read returns an error for any other missing or invalid file, for an online CPU whose ID is not below [MaxCPUs], and if no CPU is left.
 func Read(root fs.FS) (*Machine, error) {
 	r := reader{root: root, machine: &Machine{}}
 	if err := r.readMachine(); err != nil {

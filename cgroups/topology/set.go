@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// MaxCPUs is the number of CPUs that a [CPUSet] can hold. Their IDs are smaller.
+// MaxCPUs is the number of CPUs that a [CPUSet] can hold. Their IDs are 0 to MaxCPUs-1.
 const MaxCPUs = 2048
 
 // CPUSet is a set of CPUs. The zero value is empty. Sets are comparable with ==.
@@ -27,10 +27,11 @@ func NewCPUSet(ids ...int) (s CPUSet) {
 	return s
 }
 
-// Add adds a CPU. It panics if the ID is negative or not below [MaxCPUs].
+// Add adds a CPU to the set. It panics if the ID is negative or not below [MaxCPUs].
 func (s *CPUSet) Add(id int) { s.words[id/64] |= 1 << (id % 64) }
 
-// ParseCPUSet parses the kernel's list format, such as "0-3,8". The empty text is the empty set. Source: cpuset(7).
+// ParseCPUSet parses the kernel's list format, such as "0-3,8". The empty text is the empty set. IDs may be repeated, and in any order. It returns an
+// error for space, a newline, a stride such as "0-8:2", a range from a higher to a lower ID, and an ID not below [MaxCPUs]. Source: cpuset(7).
 func ParseCPUSet(text string) (s CPUSet, err error) {
 	if text == "" {
 		return s, nil
@@ -68,7 +69,7 @@ func parseID(text string) (int, error) {
 	return int(id), nil
 }
 
-// Has reports whether the CPU is in the set.
+// Has reports whether the CPU is in the set. An ID that is negative or not below [MaxCPUs] is in no set.
 func (s CPUSet) Has(id int) bool { return id >= 0 && id < MaxCPUs && s.words[id/64]&(1<<(id%64)) != 0 }
 
 // Len returns the number of CPUs.
@@ -98,7 +99,7 @@ func (s CPUSet) Intersect(other CPUSet) (common CPUSet) {
 	return common
 }
 
-// Minus returns the CPUs that are not in other.
+// Minus returns the CPUs of s that are not in other.
 func (s CPUSet) Minus(other CPUSet) (rest CPUSet) {
 	for i := range s.words {
 		rest.words[i] = s.words[i] &^ other.words[i]
@@ -179,7 +180,7 @@ func (s CPUSet) String() string {
 // MarshalText returns the text of String, for JSON and logs.
 func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText sets the set to that of [ParseCPUSet].
+// UnmarshalText replaces the set with the result of [ParseCPUSet]. After an error the set is unchanged.
 func (s *CPUSet) UnmarshalText(text []byte) error {
 	set, err := ParseCPUSet(string(text))
 	if err == nil {

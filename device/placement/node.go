@@ -15,16 +15,18 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Files are the files with the exclusive CPUs and the memory of containers.
+// Files are the paths of the files with the exclusive CPUs and the memory of containers.
 type Files struct {
-	Record           string // CPUs, of this package; empty: a restarted agent has no CPUs of containers
-	Checkpoint       string // cpu_manager_state of a kubelet, which is read if there is no record; empty: not read
-	MemoryRecord     string // memory, of this package; empty: a restarted agent has no memory of containers
-	MemoryCheckpoint string // memory_manager_state of a kubelet, which is read if there is no record; empty: not read
-	Export           bool   // write both checkpoints after each change, for a kubelet that takes the node over
+	Record           string // path of the record of exclusive CPUs; empty: none
+	Checkpoint       string // path of cpu_manager_state of a kubelet, which NewNode reads if Record does not exist; empty: not read
+	MemoryRecord     string // path of the record of memory; empty: none
+	MemoryCheckpoint string // path of memory_manager_state of a kubelet, which NewNode reads if MemoryRecord does not exist; empty: not read
+	// Export overwrites Checkpoint and MemoryCheckpoint in NewNode and after each change, for a kubelet that takes the node over. Both paths are required then.
+	Export bool
 }
 
-// FilesIn returns the files of an agent with this root directory, which is that of the kubelet. If dir is empty, there are none.
+// FilesIn returns the files "cpus", "cpu_manager_state", "memory" and "memory_manager_state" in dir, the root directory of the kubelet. If dir is empty, it
+// returns the zero value.
 func FilesIn(dir string, export bool) Files {
 	if dir == "" {
 		return Files{}
@@ -36,8 +38,9 @@ func FilesIn(dir string, export bool) Files {
 }
 
 // NewNode returns a Placement for the machine with this root directory, such as os.DirFS("/"). config is the configuration of the kubelet's CPU manager,
-// and opts.MemoryConfig that of its memory manager. NewNode sets Policy, CPUs, MemoryPolicy and Memory of opts. Its errors are those of [topology.Read],
-// [cpus.NewPolicy], [numa.NewPolicy] and [New]. Under the policies none and None, a machine that cannot be read is no error.
+// and opts.MemoryConfig that of its memory manager. NewNode sets Policy and MemoryPolicy of opts, and from files Record, Previous and Export of CPUs, and
+// Record, Checkpoint and Export of Memory. It keeps Changed and Error. Its errors are those of [topology.Read], [cpus.NewPolicy], [numa.NewPolicy] and [New].
+// If the CPU manager policy is none and the memory manager policy None, it logs the error of topology.Read, and continues with one CPU.
 func NewNode(root fs.FS, config cpus.Config, files Files, opts Options) (*Placement, error) {
 	machine, err := topology.Read(root)
 	if err != nil && config.Policy != cpus.PolicyStatic && opts.MemoryConfig.Policy != numa.PolicyStatic { // no container has exclusive CPUs
@@ -66,7 +69,8 @@ func NewNode(root fs.FS, config cpus.Config, files Files, opts Options) (*Placem
 	return New(opts)
 }
 
-// ReadNodes returns t with the NUMA nodes of the machine with this root directory. Under the policy none, it reads nothing, and returns t.
+// ReadNodes returns t with the NUMA nodes of the machine with this root directory, for device.Options.Topology of the allocator in Options.Devices. Under the
+// topology manager policy none, it reads nothing, and returns t. The error is that of [topology.Read].
 func ReadNodes(root fs.FS, t device.Topology) (device.Topology, error) {
 	if t.Policy == device.None {
 		return t, nil
@@ -90,7 +94,7 @@ func numaNodes(machine *topology.Machine) []device.NUMANode {
 // CPUUsage counts the CPUs in use, for prom.Metrics.CPUs.
 func (p *Placement) CPUUsage() cpus.Usage { return p.opts.Policy.Usage(p.allocator.State()) }
 
-// Capacity returns the devices for the status of the Node, as poddevice.Devices.Capacity does. A nil Placement has none.
+// Capacity returns the devices for the status of the Node, as poddevice.Devices.Capacity does; nil for a nil Placement.
 func (p *Placement) Capacity() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
 	if p == nil {
 		return nil, nil, nil

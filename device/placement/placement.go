@@ -25,37 +25,38 @@ import (
 
 // Containers lists the containers of the runtime. *pleg.Generator implements it.
 type Containers interface {
-	// Pods returns the pods that were listed last, from a cache, or an error before the first list.
+	// Pods returns the pods of the last list, from a cache. Reserve returns an error until Pods has succeeded.
 	Pods() ([]cri.Pod, error)
-	// Notify registers fn, which is called with the UIDs of pods after a change of their containers.
+	// Notify registers fn, which is called with the UIDs of pods after a change of their containers. New calls it once.
 	Notify(fn func(uids ...string))
 }
 
-// Options configures a [Placement]. Devices, Policy and Containers are required.
+// Options configures a [Placement]. Devices, Containers and Policy are required; NewNode sets Policy.
 type Options struct {
-	// Devices gives containers the devices of plugins. The topology policy of its allocator merges the hints of devices, CPUs and memory.
+	// Devices gives containers the devices of plugins. The topology policy of its allocator merges the hints of devices, CPUs and memory. Placement.Run calls
+	// Devices.Run.
 	Devices *poddevice.Devices
 	// Policy decides which containers have exclusive CPUs.
 	Policy *cpus.Policy
-	// CPUs configures the allocator of CPUs. Zero: no record. Changed and Error are called in addition to what this package does.
+	// CPUs configures the allocator of CPUs. Zero: no record. The Placement also logs each error.
 	CPUs cpus.AllocatorOptions
 	// MemoryPolicy decides which containers have memory of their own, and on which NUMA nodes. Nil: none.
 	MemoryPolicy *numa.Policy
-	// Memory configures the allocator of memory. Zero: no record. Error is called in addition to what this package does.
+	// Memory configures the allocator of memory. Zero: no record. The Placement also logs each error.
 	Memory numa.AllocatorOptions
-	// MemoryConfig is the configuration from which NewNode creates MemoryPolicy. New does not use it. Zero: the policy None.
+	// MemoryConfig is the configuration from which NewNode creates MemoryPolicy. New does not use it. Zero: the memory manager policy None.
 	MemoryConfig numa.Config
 	// Containers lists the running containers, whose CPUs change with the shared pool.
 	Containers Containers
-	// ResizeCPUs and ResizeMemory permit in-place resizes of CPU requests under the policy static, and of memory requests under the policy Static, as the
-	// gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory do. Containers keep their CPUs and memory.
+	// ResizeCPUs and ResizeMemory are the gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory; see AdmitResize. A
+	// resized container keeps the CPUs and the memory that Reserve has given it.
 	ResizeCPUs, ResizeMemory bool
-	// Updater writes the CPUs of running containers. Nil: the policy static is an error.
+	// Updater writes the CPUs of running containers. Required under the CPU manager policy static.
 	Updater cri.Updater
-	// IsManaged reports whether a source lists the pod with this UID, or the pod is being removed. The CPUs and the memory of other pods are freed. Nil:
-	// only Release frees them. *lifecycle.Handle and *lifecycle.Reconciler have this method.
+	// IsManaged reports whether a source lists the pod with this UID, the pod is being removed, or a source has not listed its pods yet, as the method of
+	// *lifecycle.Handle and *lifecycle.Reconciler does. See Placement.Run. Nil: only Release frees CPUs and memory.
 	IsManaged func(uid string) bool
-	// Period is the time between two checks of the CPUs of all running containers, cpuManagerReconcilePeriod. Zero: 10 s.
+	// Period is the time between two checks of the CPUs of all running containers, cpuManagerReconcilePeriod. Zero: 10 s. New returns an error if it is negative.
 	Period time.Duration
 	Hooks  Hooks
 	// Kubelet switches off differences from the kubelet. The zero value keeps them.
@@ -75,10 +76,10 @@ type Hooks struct {
 
 // Kubelet switches off differences between a [Placement] and the kubelet.
 type Kubelet struct {
-	LateShared bool // Reserve returns before the containers of the shared pool have left the CPUs of the pod
+	LateShared bool // a pod starts before the containers of the shared pool have left its CPUs: Reserve does not wait, and PrepareStart writes no CPUs
 }
 
-// Placement gives the containers of pods their devices, CPUs and memory. Create it with [New]. It implements lifecycle.Devices.
+// Placement gives the containers of pods their devices, CPUs and memory. Create it with [NewNode], or with [New]. It implements lifecycle.Devices.
 type Placement struct {
 	opts      Options
 	log       *slog.Logger
@@ -96,7 +97,7 @@ type Placement struct {
 }
 
 // New returns a Placement. It reads the records of CPUs and memory, and logs the containers whose CPUs or memory the configuration or the machine does not
-// permit any more. New starts no goroutine; call [Placement.Run]. The error names the option that is missing, or is that of [cpus.NewAllocator] or
+// permit any more. New starts no goroutine; call [Placement.Run]. The error names the invalid option, or is that of [cpus.NewAllocator] or
 // [numa.NewAllocator].
 func New(opts Options) (*Placement, error) {
 	switch {
@@ -185,8 +186,9 @@ func (p *Placement) createMemory() (err error) {
 // retainPeriod is the time between two checks for pods that are not managed.
 const retainPeriod = time.Minute
 
-// Run runs the devices, writes the CPUs of running containers, and frees the CPUs and the memory of pods that are not managed, until ctx ends. Call it
-// only once. It returns the error of a part that was started twice.
+// Run runs Options.Devices and writes the CPUs of running containers. Each minute it frees the CPUs and memory of pods for which Options.IsManaged returns
+// false; poddevice.Options.IsManaged frees their devices. Run returns nil when ctx ends. Call it only once, and start it before the first Reserve. It returns
+// an error at once if it was called before, or if Options.Devices runs already.
 func (p *Placement) Run(ctx context.Context) error {
 	if err := p.running.Begin(); err != nil {
 		return fmt.Errorf("placement.Placement: %w", err)
@@ -256,11 +258,17 @@ func (p *Placement) wasStarted(uid string) (bool, error) {
 	return p.started[uid], nil
 }
 
-// Notify registers fn, which is called with the UIDs of pods whose devices have changed.
+// Notify registers a function, in addition to those of earlier calls. fn is called with the UIDs of pods whose devices have changed their health, or whose
+// wait for a plugin has ended. Notify panics if fn is nil.
 func (p *Placement) Notify(fn func(uids ...string)) { p.opts.Devices.Notify(fn) }
 
-// Reserve reserves the devices, CPUs and memory of a pod, or nothing. It returns a [*podstatus.Rejection] for a pod that can never have them. After another
-// error, Reserve may be called again. It implements lifecycle.Devices.
+// Reserve reserves the devices, CPUs and memory of a pod, or nothing. A pod that has them keeps them. It implements lifecycle.Devices.
+//
+// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if its resources may become free later. After any other error, such as a
+// [*device.WaitError], call Reserve again. After an error a pod that did not run when the agent started holds nothing that it did not hold before.
+//
+// For a pod with new exclusive CPUs, Reserve waits up to 10 s for the shared pool; see Model. Without Run it waits 10 s. It logs a failure of the wait, and
+// returns nil.
 func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	p.mu.Lock()

@@ -137,7 +137,8 @@ func (p *Placement) explainRejection(err error, processors *cpuPartner, memory *
 	return &explained
 }
 
-// Container adds the devices, the CPUs and the NUMA nodes of a container to launch. It implements lifecycle.Devices.
+// Container adds the devices, the CPUs and the NUMA nodes of a container to launch. Call it before each start. For a pod that has reserved
+// nothing, it returns an error if the container limits devices; any other container gets the shared pool and all NUMA nodes. It implements lifecycle.Devices.
 func (p *Placement) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	if err := p.opts.Devices.Container(ctx, pod, container, launch); err != nil {
 		return err
@@ -161,12 +162,13 @@ func (p *Placement) Health(uid, container string) []corev1.ResourceStatus {
 	return p.opts.Devices.Health(uid, container)
 }
 
-// FailedAt implements lifecycle.DeviceFailures: it returns when a device of the container failed.
+// FailedAt implements lifecycle.DeviceFailures: it returns when a device of the container failed, or the zero time; see poddevice.Devices.FailedAt.
 func (p *Placement) FailedAt(uid, container string) time.Time {
 	return p.opts.Devices.FailedAt(uid, container)
 }
 
-// Release frees the devices, CPUs and memory of the pod with this UID. It implements lifecycle.Devices.
+// Release frees the devices, CPUs and memory of the pod with this UID, after the pod has terminated. It returns nil for a pod without resources. After an
+// error, call Release again. It implements lifecycle.Devices.
 func (p *Placement) Release(ctx context.Context, uid string) error {
 	p.mu.Lock()
 	delete(p.requests, uid)
@@ -181,10 +183,10 @@ func (p *Placement) Release(ctx context.Context, uid string) error {
 	return err
 }
 
-// HasExclusiveCPUs reports whether a container has CPUs for itself, so that its CPU limit needs no quota. A container that shares the CPUs of its pod keeps
-// its quota. For the container "", it reports whether any container of the pod has CPUs for itself or, in a pod with pod-level resources, whether all have.
-// It is the function qos.Node.ExclusiveCPUs. A nil Placement has no exclusive CPUs. Source: PodHasExclusiveCPUs and
-// ContainerHasExclusiveCPUs in pkg/kubelet/cm/container_manager_linux.go.
+// HasExclusiveCPUs reports whether a container has CPUs for itself, so that its CPU limit needs no quota. CPUs that it shares with containers of its pod do
+// not count. If container is empty, HasExclusiveCPUs reports whether any container of the pod has CPUs for itself; in a pod with pod-level resources, whether
+// all containers have. It is for qos.Node.ExclusiveCPUs. For a nil Placement it returns false. Source: PodHasExclusiveCPUs and ContainerHasExclusiveCPUs in
+// pkg/kubelet/cm/container_manager_linux.go.
 func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if p == nil {
 		return false
@@ -223,9 +225,9 @@ func listNames(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// AdmitResize refuses the resize of a Guaranteed pod that changes a CPU request under the CPU policy static, or a memory request under the memory policy
-// Static, unless Options.ResizeCPUs or Options.ResizeMemory permits the resize. It is for lifecycle.Options.AdmitResize. Source:
-// pkg/kubelet/allocation/handlers.go.
+// AdmitResize returns a [*podstatus.Rejection] with the reason Infeasible if a Guaranteed pod changes a CPU request under the CPU manager policy static, or a
+// memory request under the memory manager policy Static, since its first Reserve, unless Options.ResizeCPUs or Options.ResizeMemory permits the resize. It is
+// for lifecycle.Options.AdmitResize. Source: pkg/kubelet/allocation/handlers.go.
 func (p *Placement) AdmitResize(pod *corev1.Pod) error {
 	isStatic := p.opts.Policy.Name() == cpus.PolicyStatic && !p.opts.ResizeCPUs
 	isMemoryStatic := p.memory != nil && p.memory.Policy().Name() == numa.PolicyStatic && !p.opts.ResizeMemory
@@ -255,7 +257,8 @@ func newInfeasible(manager, policy string) error {
 	return &podstatus.Rejection{Reason: "Infeasible", Message: fmt.Sprintf("Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", manager, policy)}
 }
 
-// CPUs returns the IDs of the exclusive CPUs of a container. A container that shares the CPUs of its pod has none. It implements podresources.CPUs.
+// CPUs returns the IDs of the CPUs that a container has for itself, in ascending order. It returns nil for a container in the shared pool and, once a restarted
+// agent has called Reserve, for a container that shares the CPUs of its pod. It implements podresources.CPUs.
 func (p *Placement) CPUs(podUID, container string) []int64 {
 	set, exclusive := p.allocator.CPUs(podUID, container)
 	if !exclusive || p.findRequests(podUID, container).sharesCPUs {

@@ -70,8 +70,8 @@ func (p *Placement) writeCPUs(ctx context.Context, id string, set topology.CPUSe
 	return nil
 }
 
-// PrepareStart writes the CPUs of a created container, if they have changed since the call of Container, and has the writer follow the container before
-// the runtime lists it. A pod that reserves these CPUs later therefore waits for this container. It implements lifecycle.StartPreparer.
+// PrepareStart writes the CPUs of a created container to the runtime, if they have changed since the call of Container. From this call on, Run writes each
+// change, also before Options.Containers lists the container: a pod that reserves these CPUs waits for this container. It implements lifecycle.StartPreparer.
 func (p *Placement) PrepareStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error {
 	if !p.hasCpusets() {
 		return nil // containers run on all CPUs
