@@ -51,6 +51,7 @@ type Allocator struct {
 	unsaved bool // the record does not have the state
 
 	reservations map[*Reservation]bool // that have taken CPUs and are not committed
+	planned      *State                // state with the CPUs of all reservations; nil: not computed
 }
 
 // NewAllocator returns an Allocator that continues, by [Policy.Restore], with the state in the record, or with that of AllocatorOptions.Previous if
@@ -170,13 +171,16 @@ func (r *Reservation) plannedState() State {
 	return r.allocator.planLocked()
 }
 
-// planLocked does the work of plan. The caller holds a.mu.
+// planLocked returns the state in which all reservations have the CPUs that they have taken. The caller holds a.mu.
 func (a *Allocator) planLocked() State {
-	s := a.state
-	for r := range a.reservations {
-		s = r.assignTaken(s)
+	if a.planned == nil {
+		s := a.state
+		for r := range a.reservations {
+			s = r.assignTaken(s)
+		}
+		a.planned = &s
 	}
-	return s
+	return *a.planned
 }
 
 // Hints returns the hints of container i; see [Policy.Hints]. Take the CPUs of the containers before i first.
@@ -205,6 +209,7 @@ func (r *Reservation) Take(i int, affinity device.Mask) error {
 	if set, has := next.Assigned[r.pod.UID][name]; has && (!had || set != before) {
 		r.taken = append(r.taken, takenCPUs{container: i, name: name, set: set})
 		a.reservations[r] = true
+		a.planned = &next
 	}
 	return nil
 }
@@ -224,6 +229,7 @@ func (r *Reservation) TakePod(affinity device.Mask) error {
 		r.taken = append(r.taken, takenCPUs{name: name, set: set})
 	}
 	a.reservations[r] = true
+	a.planned = &next
 	return nil
 }
 
@@ -237,6 +243,7 @@ func (r *Reservation) Undo(from int) {
 	if len(r.taken) == 0 {
 		delete(a.reservations, r)
 	}
+	a.planned = nil
 }
 
 // Commit adds the reserved CPUs to the state and writes the record. Start no container of the pod until Commit returns nil. An error means that the
@@ -246,7 +253,9 @@ func (r *Reservation) Commit() error {
 	a := r.allocator
 	a.mu.Lock()
 	a.setState(r.assignTaken(a.state))
+	r.taken = nil // a second call assigns nothing, also after Release
 	delete(a.reservations, r)
+	a.planned = nil
 	a.mu.Unlock()
 	return a.save()
 }
@@ -256,7 +265,7 @@ func (a *Allocator) setState(next State) {
 	if next.Shared == a.state.Shared && maps.EqualFunc(next.Assigned, a.state.Assigned, equalContainers) {
 		return
 	}
-	a.state = next
+	a.state, a.planned = next, nil
 	a.unsaved = true
 }
 

@@ -257,7 +257,7 @@ func (r *PodReservation) PodHints() [][]device.Hint {
 // then: the next call is for the same container.
 func (r *PodReservation) Take(affinity device.Hint) error {
 	return r.replaceState(func(base State) (State, error) {
-		return r.allocator.policy.Reserve(base, r.pod, len(r.before), affinity)
+		return r.allocator.policy.reserveContainer(base, r.pod, len(r.before), affinity)
 	})
 }
 

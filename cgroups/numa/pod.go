@@ -109,15 +109,13 @@ func (pod *Pod) validate() error {
 	if pod.UID == "" {
 		return errors.New("reserve memory: Pod.UID is empty")
 	}
+	names := make(map[string]bool, len(pod.Containers))
 	for i := range pod.Containers {
 		name := pod.Containers[i].Name
-		isDuplicate := name == ""
-		for j := range i {
-			isDuplicate = isDuplicate || pod.Containers[j].Name == name
-		}
-		if isDuplicate {
+		if name == "" || names[name] {
 			return fmt.Errorf("reserve memory: pod %s/%s has two containers of the name %q, or one without name", pod.Namespace, pod.Name, name)
 		}
+		names[name] = true
 	}
 	return nil
 }

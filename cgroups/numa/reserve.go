@@ -4,6 +4,8 @@
 package numa
 
 import (
+	"slices"
+
 	"github.com/seed81659283/nodeagent/device"
 )
 
@@ -22,6 +24,11 @@ func (p *Policy) Reserve(s State, pod *Pod, i int, affinity device.Hint) (State,
 	if err := pod.validate(); err != nil {
 		return s, err
 	}
+	return p.reserveContainer(s, pod, i, affinity)
+}
+
+// reserveContainer does the work of Reserve for a valid pod.
+func (p *Policy) reserveContainer(s State, pod *Pod, i int, affinity device.Hint) (State, error) {
 	reqs := p.listRequests(p.containerRequests(pod, i))
 	name := pod.Containers[i].Name
 	if _, ok := s.pods.get(pod.UID)[name]; ok || !p.static || len(reqs) == 0 || pod.Running {
@@ -97,16 +104,18 @@ func (s *State) shrinkInit(pod *Pod, i int, block Block, used uint64) {
 		if c.Kind != device.Init {
 			continue
 		}
+		isShrinkable := func(b Block) bool { return b.Type == block.Type && b.Nodes == block.Nodes && b.Size > 0 }
+		if !slices.ContainsFunc(s.pods.get(pod.UID)[c.Name], isShrinkable) {
+			continue
+		}
 		blocks := s.Blocks(pod.UID, c.Name)
 		for j := range blocks {
-			if blocks[j].Type == block.Type && blocks[j].Nodes == block.Nodes {
+			if isShrinkable(blocks[j]) {
 				taken := min(used, blocks[j].Size)
 				blocks[j].Size -= taken
 				used -= taken
 			}
 		}
-		if blocks != nil {
-			s.setBlocks(pod.UID, c.Name, blocks)
-		}
+		s.setBlocks(pod.UID, c.Name, blocks)
 	}
 }
