@@ -4,6 +4,7 @@
 package cpus
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,21 @@ const CheckpointName = "cpu_manager_state"
 
 // maxCheckpoint is the largest number of bytes that DecodeCheckpoint decodes.
 const maxCheckpoint = 16 << 20
+
+// maxQuotes is the largest number of quotation marks in a checkpoint or a record. An empty text of two bytes needs a hundred times the memory when it is
+// decoded. 1,000 containers need 8,000 in the largest version of a checkpoint.
+const maxQuotes = 1 << 18
+
+// checkSize returns an error if the content of a file has too many bytes or texts.
+func checkSize(content []byte, maxBytes int) error {
+	if len(content) > maxBytes {
+		return fmt.Errorf("it has %d bytes, more than %d", len(content), maxBytes)
+	}
+	if quotes := bytes.Count(content, []byte{'"'}); quotes > maxQuotes {
+		return fmt.Errorf("it has %d quotation marks, more than %d", quotes, maxQuotes)
+	}
+	return nil
+}
 
 // checkpointData is the content of a checkpoint. The names of the JSON fields are those of the kubelet's struct CPUManagerCheckpointData.
 type checkpointData struct {
@@ -146,8 +162,8 @@ var errCorrupt = errors.New("checkpoint is corrupted")
 
 // decodeVersions decodes a checkpoint. It tries version 4, then 3 and 2; a damaged file of version 4 is an error.
 func decodeVersions(content []byte) (checkpointData, error) {
-	if len(content) > maxCheckpoint {
-		return checkpointData{}, fmt.Errorf("it has %d bytes, more than %d", len(content), maxCheckpoint)
+	if err := checkSize(content, maxCheckpoint); err != nil {
+		return checkpointData{}, err
 	}
 	d, isVersion4, err := decodeVersion4(content)
 	if err == nil {
@@ -266,11 +282,15 @@ func sumText(text string) uint64 {
 	return h.Sum()
 }
 
+// maxListed is the largest number of CPUs in a list, which may have a CPU more than once: a long list would otherwise take minutes.
+const maxListed = 2 * topology.MaxCPUs
+
 // parseSet parses a list of CPUs as k8s.io/utils/cpuset does, with the same errors. An ID from [topology.MaxCPUs] on is an error in addition.
 func parseSet(text string) (set topology.CPUSet, err error) {
 	if text == "" {
 		return set, nil
 	}
+	listed := 0
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := strconv.Atoi(from)
@@ -288,6 +308,9 @@ func parseSet(text string) (set topology.CPUSet, err error) {
 		}
 		if last >= topology.MaxCPUs {
 			return topology.CPUSet{}, fmt.Errorf("CPU %d is not below %d", last, topology.MaxCPUs)
+		}
+		if listed += last - first + 1; listed > maxListed {
+			return topology.CPUSet{}, fmt.Errorf("CPUs are listed several times: the list has more than %d", maxListed)
 		}
 		for id := first; id <= last; id++ {
 			set.Add(id)

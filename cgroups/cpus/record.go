@@ -39,8 +39,8 @@ func encodeRecord(s *State) ([]byte, error) {
 		d.Pods = append(d.Pods, recordedPod{UID: uid, Containers: s.Assigned[uid]})
 	}
 	doc, err := json.Marshal(&d)
-	if err == nil && len(doc) > maxRecord {
-		err = fmt.Errorf("it has %d bytes, more than %d", len(doc), maxRecord)
+	if err == nil {
+		err = checkSize(doc, maxRecord)
 	}
 	if err != nil {
 		return nil, err
@@ -53,6 +53,9 @@ func encodeRecord(s *State) ([]byte, error) {
 func decodeRecord(data []byte) (s State, err error) {
 	doc, err := recordFormat().Decode(data)
 	if err != nil {
+		return s, err
+	}
+	if err := checkSize(doc, maxRecord); err != nil {
 		return s, err
 	}
 	d := recordDocument{}

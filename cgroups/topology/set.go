@@ -14,6 +14,9 @@ import (
 // MaxCPUs is the number of CPUs that a [CPUSet] can hold. Their IDs are 0 to MaxCPUs-1.
 const MaxCPUs = 2048
 
+// maxListed is the largest number of CPUs in a list, which may have a CPU more than once: a long list would otherwise take minutes.
+const maxListed = 2 * MaxCPUs
+
 // CPUSet is a set of CPUs. The zero value is empty. Sets are comparable with ==.
 type CPUSet struct {
 	words [MaxCPUs / 64]uint64
@@ -36,6 +39,7 @@ func ParseCPUSet(text string) (s CPUSet, err error) {
 	if text == "" {
 		return s, nil
 	}
+	listed := 0
 	for part := range strings.SplitSeq(text, ",") {
 		from, to, isRange := strings.Cut(part, "-")
 		first, err := parseID(from)
@@ -50,6 +54,9 @@ func ParseCPUSet(text string) (s CPUSet, err error) {
 		}
 		if first > last {
 			return CPUSet{}, fmt.Errorf("CPU list %.100q: range %s ends before its start", text, part)
+		}
+		if listed += last - first + 1; listed > maxListed {
+			return CPUSet{}, fmt.Errorf("CPU list %.100q: CPUs are listed several times: the list has more than %d", text, maxListed)
 		}
 		for id := first; id <= last; id++ {
 			s.Add(id)
