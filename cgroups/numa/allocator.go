@@ -44,9 +44,9 @@ type Allocator struct {
 
 // NewAllocator returns an Allocator with the state in the record, or in the kubelet's checkpoint if there is no record, and writes the record.
 //
-// A file that is damaged or cannot be read is reported to AllocatorOptions.Error, and no container has memory of its own. NewAllocator renames such a record
-// to *.damaged, and does not read the checkpoint in its place. It returns an error if it cannot rename or write the record. With Kubelet.RefuseChanged, it
-// also returns an error for a damaged checkpoint, and the errors of [Policy.Restore].
+// A damaged record, and a checkpoint that is damaged or cannot be read, are reported to AllocatorOptions.Error, and no container has memory of its own.
+// NewAllocator renames such a record to *.damaged, and does not read the checkpoint in its place. It returns an error if it cannot read, rename or write the
+// record. With Kubelet.RefuseChanged, it also returns an error for a damaged checkpoint, and the errors of [Policy.Restore].
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts}
 	saved, err := a.load()
@@ -78,6 +78,9 @@ func (a *Allocator) load() (Saved, error) {
 		return saved, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return a.loadCheckpoint()
+	}
+	if !errors.Is(err, errDamaged) {
+		return Saved{}, err // the next start may read the record
 	}
 	aside := a.opts.Record + ".damaged"
 	a.reportError(fmt.Errorf("the record is renamed to %s: %w", aside, err))

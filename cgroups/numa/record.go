@@ -140,14 +140,20 @@ func checkSize(data []byte) error {
 func ReadRecord(path string) (Saved, error) {
 	data, err := plainfile.Read(path, maxFile)
 	if err != nil {
+		if errors.Is(err, plainfile.ErrIrregular) || errors.Is(err, plainfile.ErrTooLarge) {
+			err = fmt.Errorf("%w: %w", errDamaged, err)
+		}
 		return Saved{}, fmt.Errorf("read the record of memory on NUMA nodes: %w", err)
 	}
 	saved, err := decodeRecord(data)
 	if err != nil {
-		return Saved{}, fmt.Errorf("read the record of memory on NUMA nodes: %s: %w", path, err)
+		return Saved{}, fmt.Errorf("read the record of memory on NUMA nodes: %s: %w: %w", path, errDamaged, err)
 	}
 	return saved, nil
 }
+
+// errDamaged is wrapped by the error of a record that no later start can read.
+var errDamaged = errors.New("it is damaged")
 
 // decodeRecord decodes the content of a record.
 func decodeRecord(data []byte) (Saved, error) {
