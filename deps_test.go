@@ -118,7 +118,7 @@ cri/logs               max   0: cri internal/backoff internal/runonce internal/s
 
 # Sockets for local programs.
 internal/privatesocket max   0:
-internal/takeover      max  80: device internal/lifecycle/poddir
+internal/takeover      max  80: internal/lifecycle/poddir
 internal/changeover    max 330: agent/kubeletconfig apiserver/cert cgroups/cpus cgroups/numa cgroups/driver cgroups/podtree cri cri/remote device device/plugin internal/kubeapi internal/lifecycle/kubeletstate internal/lifecycle/lacking internal/lifecycle/ownership internal/lifecycle/podview internal/lifecycle/resize internal/plainfile internal/podfield internal/volume/record lifecycle/plan lifecycle/podapi lifecycle/source nodestatus/machine qos volume volume/intree API
 internal/iptables      max   0: internal/plugincmd internal/runonce internal/sleep
 internal/tokenbucket   max   0:

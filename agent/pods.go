@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/apiserver"
+	"github.com/seed81659283/nodeagent/cgroups/cpus"
+	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device/plugin"
 	"github.com/seed81659283/nodeagent/internal/takeover"
@@ -98,7 +100,8 @@ func (a *Agent) setPodOptions(_ context.Context, opts *lifecycle.Options) error 
 	k, n := &a.config.Kubelet, &a.config.Node
 	dns, _ := k.DNS() // validated
 	if n.AdoptPods {
-		takeover.RemoveStale(a.filePath(""), plugin.ReadCheckpoint, a.log)
+		takeover.RemoveStale(a.filePath(""), a.log, takeover.NewCheckpoint("devices", "device-plugins/"+plugin.CheckpointName, plugin.ReadCheckpoint),
+			takeover.NewCheckpoint("cpus", cpus.CheckpointName, (&cpus.Policy{}).ReadCheckpoint), takeover.NewCheckpoint("memory", numa.CheckpointName, numa.ReadCheckpoint))
 	}
 	*opts = lifecycle.Options{
 		AdoptUnlabeled: n.AdoptPods, Sources: sourceNames(&a.config, &a.options), Pacing: lifecycle.Pacing{Parallel: n.ParallelStarts, Rand: a.options.Rand}, AllowedUnsafeSysctls: k.AllowedUnsafeSysctls,

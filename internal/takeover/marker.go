@@ -4,8 +4,8 @@
 // Package takeover finds out whether a kubelet has run on the node since this agent did, and removes the records that are then out of date. It
 // interprets no file of the kubelet.
 //
-//	takeover.RemoveStale(dir, plugin.ReadCheckpoint, logger) // at the start, before the records are read
-//	err := takeover.Mark(temporary, path)                    // before this agent renames a new socket to path, dir + "/pod-resources/kubelet.sock"
+//	takeover.RemoveStale(dir, logger, checkpoints...) // at the start, before the records are read
+//	err := takeover.Mark(temporary, path)              // before this agent renames a new socket to path, dir + "/pod-resources/kubelet.sock"
 //
 // # Model
 //

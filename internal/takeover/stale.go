@@ -9,17 +9,31 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"github.com/seed81659283/nodeagent/device"
 	"github.com/seed81659283/nodeagent/internal/lifecycle/poddir"
 )
+
+// Checkpoint is a file of the kubelet that replaces a record of this agent.
+type Checkpoint struct {
+	Record string                  // name of the record in the root directory
+	File   string                  // path of the kubelet's file in the root directory
+	Read   func(path string) error // reads the file; an error keeps the record
+}
+
+// NewCheckpoint returns the Checkpoint of a file that the function read reads.
+func NewCheckpoint[T any](record, file string, read func(path string) (T, error)) Checkpoint {
+	return Checkpoint{Record: record, File: file, Read: func(path string) error {
+		_, err := read(path)
+		return err
+	}}
+}
 
 // RemoveStale removes the records of this agent that the run of a kubelet has made stale, if a kubelet has run since the last [Mark]. dir is the root
 // directory of agent and kubelet. Empty: RemoveStale does nothing. It logs what it does, and its errors.
 //
-// The records are those of probe results, of the pods that sources have listed, of devices, and what [poddir.RemoveStale] removes of each pod. The agent
-// then reads what it reads at its first take over: the API server, the runtime, and the files of the kubelet. The record of devices stays unless
-// readCheckpoint reads the kubelet's checkpoint that replaces it.
-func RemoveStale(dir string, readCheckpoint func(path string) (device.Previous, error), logger *slog.Logger) {
+// The records are those of probe results, of the pods that sources have listed, of each of checkpoints whose file can be read, and what
+// [poddir.RemoveStale] removes of each pod. The agent then reads what it reads at its first take over: the API server, the runtime, and the files of the
+// kubelet.
+func RemoveStale(dir string, logger *slog.Logger, checkpoints ...Checkpoint) {
 	if dir == "" {
 		return
 	}
@@ -29,7 +43,7 @@ func RemoveStale(dir string, readCheckpoint func(path string) (device.Previous, 
 		return
 	}
 	if err == nil {
-		err = removeRecords(dir, hasCheckpoint(dir, readCheckpoint, logger))
+		err = removeRecords(dir, listReplaced(dir, checkpoints, logger))
 		logger.Info("a kubelet has run on the node since this agent: older records of pods are removed", "dir", dir)
 	}
 	if err != nil {
@@ -50,23 +64,23 @@ func Marker(logger *slog.Logger) func(temporary, path string) {
 	}
 }
 
-// hasCheckpoint reports whether the checkpoint of devices in dir can be read. It logs the error of a damaged one.
-func hasCheckpoint(dir string, read func(path string) (device.Previous, error), logger *slog.Logger) bool {
-	_, err := read(filepath.Join(dir, "device-plugins", "kubelet_internal_checkpoint"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		logger.Error("the record of devices from before the run of a kubelet is used", "dir", dir, "error", err)
+// listReplaced returns the names of the records whose checkpoints in dir can be read. It logs the error of a damaged checkpoint.
+func listReplaced(dir string, checkpoints []Checkpoint, logger *slog.Logger) (records []string) {
+	for _, c := range checkpoints {
+		err := c.Read(filepath.Join(dir, c.File))
+		if err == nil {
+			records = append(records, c.Record)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			logger.Error("a record from before the run of a kubelet is used", "record", c.Record, "dir", dir, "error", err)
+		}
 	}
-	return err == nil
+	return records
 }
 
-// removeRecords removes the records in dir that a kubelet does not update, and that of devices if devices is true.
-func removeRecords(dir string, devices bool) error {
+// removeRecords removes the records in dir that a kubelet does not update, and those in replaced.
+func removeRecords(dir string, replaced []string) error {
 	errs := []error{poddir.RemoveStale(filepath.Join(dir, "pods"))}
-	records := []string{"probes", "pods.store"}
-	if devices {
-		records = append(records, "devices")
-	}
-	for _, name := range records {
+	for _, name := range append([]string{"probes", "pods.store"}, replaced...) {
 		errs = append(errs, removeFile(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)

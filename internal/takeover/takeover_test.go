@@ -5,6 +5,7 @@ package takeover_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -19,6 +20,23 @@ import (
 )
 
 const checkpoint = "device-plugins/" + plugin.CheckpointName
+
+// cpuCheckpoint is a file of the kubelet in the root directory, as the file checkpoint is.
+const cpuCheckpoint = "cpu_manager_state"
+
+// checkpoints returns the files that replace the records of devices and CPUs. The file of CPUs can be read if it is not empty.
+func checkpoints() []takeover.Checkpoint {
+	return []takeover.Checkpoint{
+		takeover.NewCheckpoint("devices", checkpoint, plugin.ReadCheckpoint),
+		takeover.NewCheckpoint("cpus", cpuCheckpoint, func(path string) ([]byte, error) {
+			content, err := os.ReadFile(path)
+			if err == nil && len(content) == 0 {
+				err = errors.New("the file is empty")
+			}
+			return content, err
+		}),
+	}
+}
 
 // node is the root directory of agents and kubelets, with the records of an agent.
 type node struct {
@@ -39,13 +57,14 @@ func newNode(t *testing.T) *node {
 }
 
 func (n *node) writeRecords() {
-	n.records = []string{"devices", "pods.store", "probes"}
+	n.records = []string{"cpus", "devices", "pods.store", "probes"}
 	for _, name := range append(slices.Clone(n.records), "pods/uid-a/etc-hosts", "volumes") {
 		path := filepath.Join(n.dir, name)
 		require.NoError(n.t, os.MkdirAll(filepath.Dir(path), 0o700))
 		require.NoError(n.t, os.WriteFile(path, []byte("x"), 0o600))
 	}
 	require.NoError(n.t, plugin.ExportTo(filepath.Join(n.dir, checkpoint))(nil, nil))
+	require.NoError(n.t, os.WriteFile(filepath.Join(n.dir, cpuCheckpoint), []byte("x"), 0o600))
 }
 
 // listRecords returns the records that exist.
@@ -87,7 +106,7 @@ func (n *node) startAgent() (removed bool) { return n.startAgentUntil(afterRenam
 
 func (n *node) startAgentUntil(kill killAt) (removed bool) {
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)), checkpoints()...)
 	require.NotContains(n.t, log.String(), "ERROR")
 	removed = len(n.listRecords()) == 0
 	if !removed {
@@ -162,12 +181,23 @@ func TestRecordsRemovedAtFirstTakeover(t *testing.T) {
 	require.True(t, n.startAgent())
 }
 
+// Each record is removed or stays with its own checkpoint.
+func TestRecordStaysWithDamagedCheckpointOfCPUs(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	require.NoError(t, os.WriteFile(filepath.Join(n.dir, cpuCheckpoint), nil, 0o600))
+	var log bytes.Buffer
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)), checkpoints()...)
+	require.Equal(t, []string{"cpus"}, n.listRecords())
+	require.Contains(t, log.String(), `level=ERROR msg="a record from before the run of a kubelet is used" record=cpus`)
+}
+
 func TestDeviceRecordStaysWithoutCheckpoint(t *testing.T) {
 	n := newNode(t)
 	n.serve()
 	require.NoError(t, os.Remove(filepath.Join(n.dir, checkpoint)))
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)), checkpoints()...)
 	require.Equal(t, []string{"devices"}, n.listRecords())
 	require.NotContains(t, log.String(), "ERROR")
 }
@@ -178,7 +208,7 @@ func TestDeviceRecordStaysWithDamagedCheckpoint(t *testing.T) {
 	n.serve()
 	require.NoError(t, os.WriteFile(filepath.Join(n.dir, checkpoint), []byte(`{"Checksum":1}`), 0o600))
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)), checkpoints()...)
 	require.Equal(t, []string{"devices"}, n.listRecords())
 	require.Contains(t, log.String(), "the file is damaged")
 	n.writeRecords()
@@ -190,7 +220,7 @@ func TestOtherFilesStay(t *testing.T) {
 	n.serve()
 	record := filepath.Join(n.dir, "pods/uid-a/record.json")
 	require.NoError(t, os.WriteFile(record, []byte(`{"version":1,"pod":"ns/web","source":"api","sized":"x"}`), 0o600))
-	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.DiscardHandler))
+	takeover.RemoveStale(n.dir, slog.New(slog.DiscardHandler), checkpoints()...)
 	require.Empty(t, n.listRecords())
 	for _, name := range []string{"pods/uid-a/etc-hosts", "volumes", checkpoint, "pod-resources/kubelet.sock"} {
 		require.FileExists(t, filepath.Join(n.dir, name))
@@ -208,12 +238,12 @@ func TestErrorsLogged(t *testing.T) {
 	require.NoError(t, os.Remove(stuck))
 	require.NoError(t, os.MkdirAll(filepath.Join(stuck, "a"), 0o700))
 	var log bytes.Buffer
-	takeover.RemoveStale(n.dir, plugin.ReadCheckpoint, slog.New(slog.NewTextHandler(&log, nil)))
+	takeover.RemoveStale(n.dir, slog.New(slog.NewTextHandler(&log, nil)), checkpoints()...)
 	require.Contains(t, log.String(), "directory not empty")
 	require.Equal(t, []string{"probes"}, n.listRecords())
 	require.NoError(t, os.RemoveAll(stuck))
 	n.writeRecords()
 	require.True(t, n.startAgent(), "the failed removal is repeated")
 	require.ErrorContains(t, takeover.Mark(filepath.Join(n.dir, "none"), n.socket), "mark a socket of the podresources API")
-	takeover.RemoveStale("", nil, nil)
+	takeover.RemoveStale("", nil)
 }
