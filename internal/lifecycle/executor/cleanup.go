@@ -44,12 +44,13 @@ func (c *Cleaner) releaseTerminated(ctx context.Context, actions *plan.Actions, 
 	return c.released, err
 }
 
-// ReleaseResources tears down the volumes and releases the devices of the pod. No container of the pod may run.
+// ReleaseResources releases the devices of the pod, and tears down its volumes. No container of the pod may run. A volume that takes long to tear down
+// keeps no device, CPU or memory from other pods.
 func (c *Cleaner) ReleaseResources(ctx context.Context) error {
 	if c.shared {
 		return nil
 	}
-	return errors.Join(c.volumes.releaseVolumes(ctx), c.devices.release(ctx)) // a busy volume keeps no device
+	return errors.Join(c.devices.release(ctx), c.volumes.releaseVolumes(ctx))
 }
 
 // RemoveCgroup removes the cgroup of the pod. The runtime must have no container or sandbox of the pod.
