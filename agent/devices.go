@@ -18,8 +18,7 @@ import (
 	"github.com/seed81659283/nodeagent/nodestatus"
 )
 
-// createDevices creates the allocator of devices, the registration server for device plugins, and the podresources server, which reports the devices
-// of each container. Pods of Options.Runtime have no devices.
+// createDevices creates the Placement of devices, CPUs and memory, and the servers of device plugins and podresources. Pods of Options.Runtime have no devices.
 func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	if a.options.Runtime != nil || a.options.Ephemeral {
 		return nil
@@ -45,10 +44,9 @@ func (a *Agent) createDevices(_ context.Context, o *lifecycle.Options) error {
 	cpuManager, _ := a.config.Kubelet.CPUManager() // validated
 	memoryManager, _ := a.config.Kubelet.MemoryManager(a.machine.Memory)
 	updater, _ := a.runtime.(cri.Updater)
-	files := placement.FilesIn(a.config.Node.RootDir, a.config.Node.AdoptPods)
 	resizeCPUs, resizeMemory := a.config.Kubelet.ExclusiveResizes()
-	if a.placed, err = placement.NewNode(os.DirFS("/"), cpuManager, files, placement.Options{
-		ResizeCPUs: resizeCPUs, ResizeMemory: resizeMemory, Devices: devices, MemoryConfig: memoryManager, Containers: a.generator, Updater: updater, IsManaged: a.pods.IsManaged,
+	if a.placed, err = placement.NewNode(os.DirFS("/"), cpuManager, placement.FilesIn(a.config.Node.RootDir, a.config.Node.AdoptPods), placement.Options{
+		ResizeCPUs: resizeCPUs, ResizeMemory: resizeMemory, Devices: devices, MemoryConfig: memoryManager, Containers: a.generator, Updater: updater, IsManaged: a.pods.IsManaged, Active: a.pods.Active, Owns: a.pods.Owns,
 		Period: a.config.Kubelet.CPUManagerReconcilePeriod.Duration, Hooks: placement.Hooks{CPUsPinned: a.metrics.CPUs(cpuManager), MemoryPinned: a.metrics.Memory()}, Logger: a.log,
 	}); err != nil {
 		return err

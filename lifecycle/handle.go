@@ -80,6 +80,13 @@ func (h *Handle) IsManaged(uid string) bool {
 	return r == nil || r.IsManaged(uid)
 }
 
+// Owns reports whether pod has a sandbox or container of this agent, by the label [LabelOwner]; see Options.Owner and Options.AdoptUnlabeled. Before
+// [Handle.Set] was called, it returns false.
+func (h *Handle) Owns(pod *cri.Pod) bool {
+	r := h.Reconciler()
+	return r != nil && r.owner.Owns(pod)
+}
+
 // Evict evicts a pod by calling [Reconciler.Evict]. Before [Handle.Set] was called, it returns an error that wraps
 // [cri.ErrNotFound].
 func (h *Handle) Evict(ctx context.Context, uid string, eviction podstatus.Eviction) error {

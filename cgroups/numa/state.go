@@ -108,6 +108,11 @@ func (s State) NodesOf(uid, container string) (nodes device.Mask) {
 	return nodes
 }
 
+// NodesOf returns the NUMA nodes of a container for cpuset.mems, without those that the machine lacks by now; see [State.NodesOf].
+func (p *Policy) NodesOf(s State, uid, container string) device.Mask {
+	return s.NodesOf(uid, container) & p.machine
+}
+
 // Nodes returns the use of each NUMA node, by ID. It is empty for the policy None.
 func (p *Policy) Nodes(s State) []Node {
 	s = p.start(&s)

@@ -55,6 +55,7 @@ type memoryPartner struct {
 
 // begin starts the reservation anew.
 func (m *memoryPartner) begin() (err error) {
+	m.lacks, m.outcomes = nil, nil
 	m.reservation, err = m.allocator.Begin(&m.pod.Pod)
 	return err
 }
@@ -172,9 +173,8 @@ func (p *Placement) setMemoryNodes(pod *corev1.Pod, container string, launch *po
 	if p.memory == nil {
 		return nil
 	}
-	state := p.memory.State()
 	var ids []string
-	for id := range state.NodesOf(string(pod.UID), container).Nodes() {
+	for id := range p.memory.Policy().NodesOf(p.memory.State(), string(pod.UID), container).Nodes() {
 		ids = append(ids, strconv.Itoa(id))
 	}
 	launch.MemoryNodes = strings.Join(ids, ",")

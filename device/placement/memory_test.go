@@ -215,12 +215,15 @@ func TestKilledAgentFindsTheMemoryOfPods(t *testing.T) {
 		require.NoError(t, n.placed.Reserve(t.Context(), removed))
 		stop()
 
+		n.listed = "reserved"
 		stop = n.start()
-		n.reject(newMemoryPod("new", "500m", "900Mi"))
+		assert.Equal(t, "1", n.mem(newMemoryPod("new", "500m", "900Mi")), "the memory of a pod that no source lists is freed for a pod that lacks it")
 		assert.Equal(t, "0", n.mem(reserved))
 		assert.Equal(t, []numa.Block{{Type: numa.Memory, Nodes: 1, Size: 500 << 20}}, n.placed.Memory("reserved", "a"))
+		n.remove(started)
+		require.NoError(t, n.placed.Reserve(t.Context(), newMemoryPod("gone", "500m", "100Mi")))
 		time.Sleep(90 * time.Second)
-		assert.Equal(t, "1", n.mem(newMemoryPod("new", "500m", "900Mi")), "the memory of a pod that no source lists is freed")
+		assert.Empty(t, n.placed.Memory("gone", "a"), "otherwise it is freed within a minute")
 		stop()
 	})
 }

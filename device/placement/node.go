@@ -48,6 +48,7 @@ func NewNode(root fs.FS, config cpus.Config, files Files, opts Options) (*Placem
 			opts.Logger.Warn("the CPUs of the machine are not known", "error", err)
 		}
 		machine, err = &topology.Machine{CPUs: make([]topology.CPU, 1)}, nil
+		files = Files{} // the CPUs and memory in the files may be those of a machine that can be read after the next start
 	}
 	if err != nil {
 		return nil, err

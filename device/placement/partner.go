@@ -75,6 +75,7 @@ type outcome struct {
 
 // begin starts the reservation anew.
 func (c *cpuPartner) begin() (err error) {
+	c.outcomes = nil
 	c.reservation, err = c.placement.allocator.Begin(c.pod)
 	return err
 }

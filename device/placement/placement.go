@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/seed81659283/nodeagent/cri"
 	"github.com/seed81659283/nodeagent/device/poddevice"
 	"github.com/seed81659283/nodeagent/internal/runonce"
+	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // Containers lists the containers of the runtime. *pleg.Generator implements it.
@@ -56,6 +58,12 @@ type Options struct {
 	// IsManaged reports whether a source lists the pod with this UID, the pod is being removed, or a source has not listed its pods yet, as the method of
 	// *lifecycle.Handle and *lifecycle.Reconciler does. See Placement.Run. Nil: only Release frees CPUs and memory.
 	IsManaged func(uid string) bool
+	// Active returns the pods that count against the capacity of the node, and whether all sources are complete, as the method of *lifecycle.Handle does. No
+	// pod is rejected while one that is not active has CPUs or memory: Reserve returns another error. Nil: the pod is rejected.
+	Active func() (pods []*corev1.Pod, complete bool)
+	// Owns reports whether the agent owns a pod of the runtime, as the method of *lifecycle.Handle does. CPUs of other pods' containers do not change. Nil:
+	// the agent owns all pods.
+	Owns func(pod *cri.Pod) bool
 	// Period is the time between two checks of the CPUs of all running containers, cpuManagerReconcilePeriod. Zero: 10 s. New returns an error if it is negative.
 	Period time.Duration
 	Hooks  Hooks
@@ -93,7 +101,7 @@ type Placement struct {
 	launched map[containerKey]topology.CPUSet // CPUs that Container has returned and PrepareStart has not checked
 	starting []cpus.RunningContainer          // containers of PrepareStart that Containers does not list yet
 	listed   []cpus.RunningContainer          // for the writer; reused, so that a pass without a change allocates little
-	started  map[string]bool                  // UIDs of the pods that ran when the agent started; nil: the containers were not listed yet
+	started  map[string]traces                // of the pods in the runtime when the agent started, by UID; nil: the containers were not listed yet
 }
 
 // New returns a Placement. It reads the records of CPUs and memory, and logs the containers whose CPUs or memory the configuration or the machine does not
@@ -217,16 +225,21 @@ func (p *Placement) Run(ctx context.Context) error {
 	return errors.Join(<-failed, <-failed)
 }
 
-// retainManaged frees the CPUs and the memory of pods that are not managed.
-func (p *Placement) retainManaged() {
+// retainManaged frees the CPUs and the memory of pods that are not managed. It reports whether there were any.
+func (p *Placement) retainManaged() (freed bool) {
 	if p.opts.IsManaged == nil {
-		return
+		return false
 	}
-	if err := p.allocator.Retain(p.opts.IsManaged); err != nil {
+	isManaged := func(uid string) bool {
+		managed := p.opts.IsManaged(uid)
+		freed = freed || !managed
+		return managed
+	}
+	if err := p.allocator.Retain(isManaged); err != nil {
 		p.log.Error("free the CPUs of removed pods", "error", err)
 	}
 	if p.memory != nil {
-		if err := p.memory.Retain(p.opts.IsManaged); err != nil {
+		if err := p.memory.Retain(isManaged); err != nil {
 			p.log.Error("free the memory of removed pods", "error", err)
 		}
 	}
@@ -239,20 +252,30 @@ func (p *Placement) retainManaged() {
 	for _, uid := range gone {
 		delete(p.requests, uid)
 	}
+	return freed
 }
 
-// wasStarted reports whether a container of the pod ran when the agent started. Such a pod keeps running, whatever has changed.
-func (p *Placement) wasStarted(uid string) (bool, error) {
+// traces tells what the runtime had of a pod when the agent started.
+type traces struct {
+	any  bool // a sandbox, or a container in any state: the pod was admitted before, and may wait for a restart of its containers
+	runs bool // a container that runs or is about to run
+}
+
+// findTraces returns what the runtime had of the pod with this UID when the agent started. Such a pod keeps running, whatever has changed.
+func (p *Placement) findTraces(uid string) (traces, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.started == nil {
 		pods, err := p.opts.Containers.Pods()
 		if err != nil {
-			return false, fmt.Errorf("the containers of the runtime are not listed yet, which say if the pod runs: %w", err)
+			return traces{}, fmt.Errorf("the containers of the runtime are not listed yet, which say if the pod runs: %w", err)
 		}
-		p.started = map[string]bool{}
-		for _, c := range appendRunning(nil, pods) {
-			p.started[c.PodUID] = true
+		p.started = map[string]traces{}
+		for i := range pods {
+			p.started[pods[i].UID] = traces{any: true}
+		}
+		for _, c := range p.appendRunning(nil, pods) {
+			p.started[c.PodUID] = traces{any: true, runs: true}
 		}
 	}
 	return p.started[uid], nil
@@ -264,8 +287,8 @@ func (p *Placement) Notify(fn func(uids ...string)) { p.opts.Devices.Notify(fn) 
 
 // Reserve reserves the devices, CPUs and memory of a pod, or nothing. A pod that has them keeps them. It implements lifecycle.Devices.
 //
-// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if its resources may become free later. After any other error, such as a
-// [*device.WaitError], call Reserve again. After an error a pod that did not run when the agent started holds nothing that it did not hold before.
+// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if another pod with its resources may terminate later. With Options.Active, Reserve
+// returns another error while a pod with CPUs or memory is being removed. After any other error, such as a [*device.WaitError], call Reserve again. After an error a pod that did not run when the agent started holds nothing that it did not hold before.
 //
 // For a pod with new exclusive CPUs, Reserve waits up to 10 s for the shared pool; see Model. Without Run it waits 10 s. It logs a failure of the wait, and
 // returns nil.
@@ -277,28 +300,75 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	if known {
 		return p.opts.Devices.Reserve(ctx, pod) // a later start of containers: the pod keeps its CPUs and memory
 	}
-	started, err := p.wasStarted(uid)
+	earlier, err := p.findTraces(uid)
 	if err != nil {
 		return fmt.Errorf("reserve CPUs of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
+	err = p.reserveFirst(ctx, pod, earlier.runs)
+	if isRejection(err) && p.retainManaged() {
+		err = p.reserveFirst(ctx, pod, earlier.runs)
+	}
+	if isRejection(err) && earlier.any && !earlier.runs {
+		err = p.reserveFirst(ctx, pod, true) // all its containers have exited: the pod may lose its place, but does not fail
+	}
+	if leaving := p.listLeaving(uid); isRejection(err) && len(leaving) > 0 {
+		return fmt.Errorf("pod %s/%s waits for the CPUs and memory of pods that are being removed: %s: %v", pod.Namespace, pod.Name, strings.Join(leaving, ", "), err)
+	}
+	return err
+}
+
+// isRejection reports whether err rejects a pod.
+func isRejection(err error) bool {
+	_, isRejected := errors.AsType[*podstatus.Rejection](err)
+	return isRejected
+}
+
+// listLeaving returns the sorted UIDs of the pods that have CPUs or memory and are not active any more, except the pod with this UID.
+func (p *Placement) listLeaving(except string) []string {
+	if p.opts.Active == nil {
+		return nil
+	}
+	pods, complete := p.opts.Active()
+	if !complete {
+		return nil
+	}
+	leaving := slices.Collect(maps.Keys(p.allocator.State().Assigned))
+	if p.memory != nil {
+		leaving = append(leaving, p.memory.State().Pods()...)
+	}
+	active := map[string]bool{except: true}
+	for _, pod := range pods {
+		active[string(pod.UID)] = true
+	}
+	leaving = slices.DeleteFunc(leaving, func(uid string) bool { return active[uid] })
+	slices.Sort(leaving)
+	return slices.Compact(leaving)
+}
+
+// reserveFirst reserves the devices, CPUs and memory of a pod for which this agent has reserved nothing before. With isRunning, a pod that cannot have its
+// CPUs or memory is not refused.
+func (p *Placement) reserveFirst(ctx context.Context, pod *corev1.Pod, isRunning bool) error {
+	uid := string(pod.UID)
 	before := p.allocator.State()
 	processors := &cpuPartner{placement: p, pod: newCPUPod(pod)}
-	processors.pod.Running = started
+	processors.pod.Running = isRunning
 	_, processors.had = before.Assigned[uid]
 	partners := []partner{processors}
 	var memory *memoryPartner
 	if p.memory != nil {
 		memory = &memoryPartner{allocator: p.memory, pod: newMemoryPod(pod), before: p.memory.State()}
-		memory.pod.Running = started
+		memory.pod.Running = isRunning
 		partners = append(partners, memory)
 	}
-	if err := p.reservePartners(ctx, pod, started, len(processors.pod.Containers), partners); err != nil {
+	if err := p.reservePartners(ctx, pod, isRunning, len(processors.pod.Containers), partners); err != nil {
 		return p.explainRejection(err, processors, memory, before)
 	}
 	processors.reportPinnings(before)
 	memory.reportPinnings(p.opts.Hooks.MemoryPinned)
 	p.recordRequests(pod, processors, memory)
-	if _, has := p.allocator.State().Assigned[uid]; has && !processors.had && !p.opts.Kubelet.LateShared {
+	// A previous agent may have been killed before other containers had left these CPUs: only a pod that runs on them already need not wait.
+	after := p.allocator.State().Assigned[uid]
+	if keeps := isRunning && maps.Equal(before.Assigned[uid], after); len(after) > 0 && !keeps && !p.opts.Kubelet.LateShared {
 		p.emptyCPUs(ctx, pod)
 	}
 	return nil

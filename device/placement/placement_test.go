@@ -55,8 +55,11 @@ type node struct {
 	memory   numa.Config // of the memory policy; zero: no policy
 	files    numa.AllocatorOptions
 	podScope bool
-	resizes  bool // ResizeCPUs and ResizeMemory
-	podLevel bool // the gate PodLevelResourceManagers
+	resizes  bool          // ResizeCPUs and ResizeMemory
+	podLevel bool          // the gate PodLevelResourceManagers
+	foreign  string        // UID of a pod of another agent
+	listed   string        // UID of a pod that a source lists and whose containers do not exist
+	active   []*corev1.Pod // nil: Options.Active is nil
 
 	placed  *placement.Placement
 	devices *poddevice.Devices
@@ -105,6 +108,10 @@ func (n *node) start() (stop func()) {
 			MemoryPinned: func(p numa.Pinning) { n.memoryPinned = append(n.memoryPinned, p) },
 		},
 	}
+	opts.Owns = func(pod *cri.Pod) bool { return pod.UID != n.foreign }
+	if n.active != nil {
+		opts.Active = func() ([]*corev1.Pod, bool) { return n.active, true }
+	}
 	if n.memory.Policy != "" {
 		opts.Memory = n.files
 		opts.MemoryPolicy, err = numa.NewPolicy(machine, n.memory)
@@ -133,7 +140,7 @@ func (n *node) isManaged(uid string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, ok := n.pods[uid]
-	return ok
+	return ok || uid == n.listed
 }
 
 // Notify implements placement.Containers.

@@ -235,8 +235,11 @@ func (p *Placement) AdmitResize(pod *corev1.Pod) error {
 		return nil
 	}
 	p.mu.Lock()
-	before := p.requests[string(pod.UID)]
+	before, isKnown := p.requests[string(pod.UID)]
 	p.mu.Unlock()
+	if !isKnown {
+		return fmt.Errorf("pod %s/%s is resized after its CPUs and memory are reserved", pod.Namespace, pod.Name)
+	}
 	cpuChanged, memoryChanged := false, false
 	for name, r := range listRequests(pod) {
 		if was, known := before[name]; known {

@@ -28,7 +28,7 @@ func (p *Placement) listRunning(context.Context) ([]cpus.RunningContainer, error
 	if err != nil {
 		pods = nil // the generator reports its errors
 	}
-	p.listed = appendRunning(p.listed[:0], pods)
+	p.listed = p.appendRunning(p.listed[:0], pods)
 	if len(p.starting) == 0 {
 		return p.listed, nil
 	}
@@ -43,9 +43,12 @@ func (p *Placement) listRunning(context.Context) ([]cpus.RunningContainer, error
 	return p.listed, nil
 }
 
-// appendRunning appends the containers of pods that run or are about to run to list.
-func appendRunning(list []cpus.RunningContainer, pods []cri.Pod) []cpus.RunningContainer {
+// appendRunning appends the containers of the agent's pods that run or are about to run to list.
+func (p *Placement) appendRunning(list []cpus.RunningContainer, pods []cri.Pod) []cpus.RunningContainer {
 	for i := range pods {
+		if p.opts.Owns != nil && !p.opts.Owns(&pods[i]) {
+			continue
+		}
 		for j := range pods[i].Containers {
 			if c := &pods[i].Containers[j]; c.State == cri.ContainerRunning || c.State == cri.ContainerCreated {
 				list = append(list, cpus.RunningContainer{ID: c.ID, PodUID: pods[i].UID, Container: c.Name, Created: c.State == cri.ContainerCreated})
@@ -73,13 +76,14 @@ func (p *Placement) writeCPUs(ctx context.Context, id string, set topology.CPUSe
 // PrepareStart writes the CPUs of a created container to the runtime, if they have changed since the call of Container. From this call on, Run writes each
 // change, also before Options.Containers lists the container: a pod that reserves these CPUs waits for this container. It implements lifecycle.StartPreparer.
 func (p *Placement) PrepareStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error {
-	if !p.hasCpusets() {
-		return nil // containers run on all CPUs
-	}
 	key := containerKey{string(pod.UID), container.Name}
 	p.mu.Lock()
-	given := p.launched[key]
+	given, wasGiven := p.launched[key]
 	delete(p.launched, key)
+	if !wasGiven && !p.hasCpusets() {
+		p.mu.Unlock()
+		return nil // containers run on all CPUs
+	}
 	p.starting = append(p.starting, cpus.RunningContainer{ID: id, PodUID: key.uid, Container: key.container, Created: true})
 	p.mu.Unlock()
 	if p.opts.Kubelet.LateShared {
