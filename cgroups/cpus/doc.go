@@ -20,12 +20,15 @@
 //
 // # Model
 //
-// Exclusive CPUs are CPUs that no container of another pod may use. Usually one container has them for itself; later containers of the pod may reuse the
-// CPUs of an init container. With Gates.PodLevel and the topology scope "pod", a pod with pod-level resources has exclusive CPUs as a whole. Its
-// containers divide the CPUs: some have a part for themselves, the remaining containers share a part. See [Policy.ReservePod] and [State.SharesPod].
-// Containers without exclusive CPUs run in the shared pool of the node.
+// Exclusive CPUs are CPUs that no container of another pod may use. A container needs exclusive CPUs if the policy is static, its pod is Guaranteed, and
+// its CPU request is a whole number of CPUs above zero. Usually one container has the CPUs for itself; later containers of the pod may reuse the CPUs of
+// an init container. All other containers run in the shared pool of the node.
 //
-// A [Policy] is a pure function of a [State]. It computes hints for the topology manager, and the state after a reservation, a release and a restart of
+// With Gates.PodLevel, a container of a pod with pod-level resources needs exclusive CPUs if Container.Guaranteed is true, too. Under the topology scope
+// "pod", such a pod has exclusive CPUs as a whole, which its containers divide: some have a part for themselves, the remaining containers share a part.
+// See [Policy.ReservePod] and [State.SharesPod].
+//
+// The methods of a [Policy] are pure functions of a [State]. They compute hints for the topology manager, and the state after a reservation, a release and a restart of
 // the agent. An [Allocator] keeps the state in memory and writes each change to a record before the call returns. A [Reservation] computes the hints of
 // one container after the other, to be merged with those of other resources, and changes the state in Commit. A [Writer] writes cpuset.cpus of running
 // containers after a change: until [Writer.Settle] returns, containers of the shared pool may still run on CPUs that have become exclusive.
@@ -46,8 +49,8 @@
 //     keep their CPUs, and a [Notice] reports them. Switch: Kubelet.RefuseChanged.
 //   - Kubelet: after a restart, it may refuse a running pod. Policy: it never refuses a running pod. Switch: Kubelet.RefuseRunning.
 //   - Kubelet: with strict-cpu-reservation, the shared pool may become empty. Policy: the shared pool is never empty. Switch: Kubelet.EmptyPool.
-//   - On machines whose cores and sockets have equal sizes and up to four NUMA nodes, the CPUs are those that the kubelet takes. DIFFERENCES.md lists
-//     the differences on other machines.
+//   - On a machine with unequal cores, unequal sockets or more than four NUMA nodes, the kubelet may take other CPUs than [Layout.Take]; see
+//     DIFFERENCES.md.
 //
 // Test kit: [topology.Parse], which returns a machine from a line of text.
 package cpus

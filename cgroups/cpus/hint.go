@@ -13,15 +13,15 @@ import (
 // maxHints limits the sets of NUMA nodes that are tried on a machine with more than [device.MaxHintNodes] nodes.
 const maxHints = 1024
 
-// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first. Nil: the container has no exclusive CPUs, or no
-// preference. Empty but not nil: no set has enough CPUs. The containers before i must have their CPUs. Source: getTopologyHintsForAdd in
-// pkg/kubelet/cm/cpumanager/policy_static.go.
+// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first. Nil: the container needs no exclusive CPUs, or any NUMA
+// nodes will do. Empty but not nil: no set has enough CPUs, and the topology manager refuses the pod. The containers before i must have their CPUs.
+// Source: getTopologyHintsForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 //
 // A list of one set is shared by all calls, and callers must not change it. Hints allocates memory only for longer lists.
 //
-// If the container already has CPUs, as after a restart, Hints returns the hints of those CPUs, and no hints if their number is not the request. If the
-// topology policy admits no hint of such a container, or of a pod with Pod.Running, Hints returns nil, so that the pod is not refused. With
-// Kubelet.RefuseRunning, Hints returns the kubelet's hints in this case, and the topology manager may refuse the pod.
+// If the container has CPUs in s, as after a restart, Hints returns the hints of these CPUs, and an empty list if their number is not the request. For
+// such a container, and for a pod with Pod.Running, Hints returns nil in place of hints that the topology policy would refuse. With Kubelet.RefuseRunning,
+// Hints returns the refused hints, too.
 //
 // On a machine with more than [device.MaxHintNodes] NUMA nodes with CPUs, Hints tries all sets of few nodes, as long as there are at most about a
 // thousand, and of each larger size only the set with the most free CPUs. The kubelet tries all sets, and their number doubles with each node.

@@ -16,7 +16,7 @@ type Pod struct {
 	Guaranteed           bool        // the QoS class of the pod is Guaranteed
 	PodLevel             bool        // spec.resources of the pod is set: its containers have exclusive CPUs only with Gates.PodLevel
 	Millis               int64       // CPU request of spec.resources in whole millicores, rounded up; zero: no request
-	Running              bool        // containers of the pod have started, perhaps under another agent: the pod is not refused without Kubelet.RefuseRunning
+	Running              bool        // containers of the pod have started, perhaps under another agent: only Kubelet.RefuseRunning refuses such a pod
 	Containers           []Container // in the order in which they start: init containers and sidecars first
 }
 

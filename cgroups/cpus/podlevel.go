@@ -19,15 +19,15 @@ func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 // these CPUs. A container that needs exclusive CPUs has them for itself. Any other init container has all CPUs but those that earlier sidecars have for
 // themselves. The remaining containers share the remaining CPUs. affinity has the NUMA nodes of the merged hint, whose CPUs are taken first; zero: any.
 //
-// Call ReservePod only if IsPodLevel is true. A pod without pod-level resources would get the CPUs of its containers as a whole, and be refused if one
-// of them shares CPUs.
+// Call ReservePod only if IsPodLevel is true. For any other pod, call ReserveContainer for each container, under the scope "pod" with the merged hint of
+// PodHints.
 //
 // The state does not change, and there is no error, if the pod is not Guaranteed, requests no CPU or a fraction of a CPU, or has CPUs already. Its
 // containers then run in the shared pool of the node, or keep their CPUs.
 //
 // ReservePod returns a [*device.Refusal] if the pod cannot have its CPUs, with the reason [device.ReasonEmptyPodSharedPoolError] if no CPU would be left
-// to the containers that share. If Pod.Running is true, it returns s and no error, and the pod runs in the shared pool of the node; with
-// Kubelet.RefuseRunning, it returns the refusal. ReservePod returns an error for a pod without UID, and for a container name that is empty or not
+// to the containers that share. If Pod.Running is true, it returns s and no error in this case, and the pod runs in the shared pool of the
+// node; with Kubelet.RefuseRunning, it returns the refusal. ReservePod returns an error for a pod without UID, and for a container name that is empty or not
 // unique. Source: allocatePodForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReservePod(s State, pod *Pod, affinity device.Mask) (State, error) {
 	if err := pod.validate(); err != nil {

@@ -16,8 +16,8 @@ import (
 // assign now, a container has lost CPUs, or the shared pool has reserved CPUs despite strict-cpu-reservation. Lost CPUs are reported once, by the
 // Restore that removes them. Each later Restore repeats the other notices while their reason lasts.
 type Notice struct {
-	PodUID, Container string          // PodUID is empty for the shared pool, Container for all CPUs of a pod, see WholePod
-	Before, After     topology.CPUSet // equal: the container keeps its CPUs until the pod has terminated; Before is empty for the shared pool
+	PodUID, Container string          // the notice is about the shared pool if PodUID is empty, and about all CPUs of a pod if Container is [WholePod]
+	Before, After     topology.CPUSet // CPUs before and after Restore; a container with equal sets keeps them. Before is empty for the shared pool
 	Reason            string
 }
 
@@ -36,17 +36,17 @@ func (n Notice) String() string {
 	return fmt.Sprintf("%s had CPUs %q and has %q: %s", name, n.Before, n.After, n.Reason)
 }
 
-// Restore returns the state with which an agent continues that has loaded s, perhaps of another configuration or machine. Containers keep their
-// exclusive CPUs as long as the machine has them, also under the policy none. If two pods have a CPU, the pod with the lower UID keeps it. A container
-// that loses all its CPUs has an empty set in the state, and runs in the shared pool. [Notice] describes the notices.
+// Restore returns the state with which an agent continues that has loaded s, perhaps of another configuration or machine. A container keeps its exclusive
+// CPUs, also under the policy none, with three exceptions: the machine lacks the CPU, a pod with a lower UID has the CPU, or no CPU would be left to the
+// shared pool. A container that loses all its CPUs has an empty set in the state, and runs in the shared pool. [Notice] describes the notices.
 //
-// The shared pool gets the CPUs that no container has; with strict-cpu-reservation, reserved CPUs enter only if no other CPU is left. If no CPU at all
-// is left, the pool takes the lowest reserved CPU, or the lowest CPU if none is reserved, from the containers that have it. With Kubelet.EmptyPool, the
-// pool stays empty in both cases.
+// The shared pool gets the CPUs that no container has. With strict-cpu-reservation, it gets reserved CPUs only if no other CPU is left. If no CPU is left
+// at all, Restore moves one CPU from its containers to the pool: the lowest reserved CPU, or the lowest CPU of the machine if none is reserved. With
+// Kubelet.EmptyPool, Restore neither moves a CPU nor gives the pool reserved CPUs, and the pool may be empty.
 //
-// With Kubelet.RefuseChanged, Restore returns no notices, and the error with which a kubelet does not start if s does not fit. Otherwise it returns s:
-// the policy none unchanged; the policy static without [WholePod] if Gates.PodLevel is not set, and with a shared pool if s is the zero State. Source:
-// validateState in pkg/kubelet/cm/cpumanager/policy_static.go.
+// With Kubelet.RefuseChanged, Restore returns no notices. If s does not fit the machine or the configuration, Restore returns the error with which a
+// kubelet does not start. If s fits, the policy none returns s. The policy static returns s with two changes: it removes the entries of [WholePod] if
+// Gates.PodLevel is false, and it sets Shared if s is the zero State. Source: validateState in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) Restore(s State) (State, []Notice, error) {
 	if p.kubelet.RefuseChanged {
 		next, err := p.checkState(s)

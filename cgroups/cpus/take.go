@@ -22,9 +22,10 @@ type Options struct {
 	AlignCaches bool // prefer-align-cpus-by-uncorecache: CPUs that share a last-level cache are preferred; without effect with SpreadNodes
 }
 
-// Take returns n of the free CPUs, those that the kubelet's static policy takes. It ignores free CPUs that the machine does not have. It returns an
-// empty set for n under 1, and an error with the kubelet's text if fewer than n CPUs are free. Take allocates memory only for errors and, with
-// SpreadNodes, on machines with more than 64 NUMA nodes or sockets.
+// Take returns n of the free CPUs. They are those that the kubelet's static policy takes, if all cores have the same number of CPUs, all sockets have the
+// same number of CPUs, and the machine has at most four NUMA nodes. Take ignores free CPUs that the machine does not have. It returns an empty set for n
+// under 1, and an error with the kubelet's text if fewer than n CPUs are free. Take allocates memory only for errors and, with SpreadNodes, on machines
+// with more than 64 NUMA nodes or sockets.
 //
 // Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go.
 func (l *Layout) Take(free topology.CPUSet, n int, opts Options) (topology.CPUSet, error) {

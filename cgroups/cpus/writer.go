@@ -22,8 +22,8 @@ const (
 	parallelWrite = 16
 )
 
-// RunningContainer is a container of the runtime that runs or is about to run. Without the ephemeral containers, the CPUs of these do not change, as in the
-// kubelet.
+// RunningContainer is a container of the runtime that runs or is about to run. If WriterOptions.Running omits ephemeral containers, the Writer does not
+// change their CPUs; the kubelet does not either.
 type RunningContainer struct {
 	ID, PodUID, Container string
 	Created               bool // the container has not started: its CPUs are written again when it has, because an update during the start may have no effect

@@ -196,7 +196,7 @@ func (a *Allocator) reportError(err error) {
 }
 
 // PodReservation is a transaction that reserves the memory of one pod. It is not the [Reservation] of a configuration. For each container in order, the
-// caller merges the result of Hints with the hints of devices and CPUs, see [device.Policy.Merge], and calls Take with the merged hint. At the end, it calls
+// caller merges the result of Hints with the hints of devices and CPUs, see [device.Merger.Merge], and calls Take with the merged hint. At the end, it calls
 // Commit.
 //
 // Take assigns the memory at once, so that reservations of other pods cannot take it. A caller that does not complete the reservation must call Undo(0):
@@ -204,6 +204,12 @@ func (a *Allocator) reportError(err error) {
 //
 // If another reservation takes memory between Hints and Take, Take may choose more NUMA nodes than the hint has, or return a [*Refusal]; see
 // [Policy.Reserve]. The caller may then call Hints for the container again. A PodReservation must not be used concurrently.
+//
+// A caller often has a cpus.Reservation beside it, which differs:
+//   - Take changes [Allocator.State] at once. In package cpus, Commit changes it.
+//   - Undo frees the memory also after Commit, and Release also before Commit. Package cpus keeps the CPUs in both cases.
+//   - If no set of NUMA nodes has enough memory, Hints returns nil, and Take returns a [*Refusal]. In package cpus, Hints returns an empty list, and the
+//     topology policy refuses the pod.
 type PodReservation struct {
 	allocator *Allocator
 	pod       *Pod

@@ -11,7 +11,7 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Hints returns the sets of NUMA nodes from which container i of a pod can have its memory, for [device.Policy.Merge]: a list for each requested type,
+// Hints returns the sets of NUMA nodes from which container i of a pod can have its memory, for [device.Merger.Merge]: a list for each requested type,
 // sorted by type. Each set has enough memory of all requested types. It is one node that no group has, all nodes of one group, or several nodes without
 // blocks. The smallest sets are first. Callers must not change the lists, which may share memory.
 //
@@ -19,7 +19,8 @@ import (
 //   - if the container cannot have memory of its own;
 //   - if it has memory in s, and its requests differ from this memory;
 //   - if it has none in s, and Pod.Running is true;
-//   - if no set has enough memory. [Policy.Reserve] then returns a [*Refusal], except for a merged hint of one node with enough memory.
+//   - if no set has enough memory. As in the kubelet, the topology policy then decides without memory, and [Policy.Reserve] returns a [*Refusal], except
+//     for a merged hint of one node of a group that has enough memory.
 //
 // Hints allocates no memory if the result has one set: of any nodes on a machine with up to [device.MaxHintNodes] nodes, of one node or all nodes on any
 // machine.

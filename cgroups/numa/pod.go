@@ -19,7 +19,7 @@ type Pod struct {
 	Guaranteed           bool              // the QoS class of the pod is Guaranteed
 	PodLevel             bool              // spec.resources of the pod is set: its containers have memory of their own only with Config.PodLevel
 	Requests             map[string]uint64 // bytes of spec.resources by type of memory, from [ConvertRequests]; nil: none
-	Running              bool              // the pod was running when the agent started: Reserve and ReservePod change nothing and refuse nothing
+	Running              bool              // the pod ran when the agent started: a container without memory of its own gets none, and is not refused; unlike in package cpus
 	Containers           []Container       // in the order in which they start: init containers and sidecars first
 }
 

@@ -16,12 +16,12 @@ import (
 func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 
 // ReservePod returns the state in which a pod has the memory of Pod.Requests, under the name [WholePod], and each of its containers a part of it on the
-// same NUMA nodes. A container that can have memory of its own has the bytes that it requests. Any other Init container has all bytes except those that
+// same NUMA nodes. A container that can have memory of its own has the bytes that it requests. Any other init container has all bytes except those that
 // earlier sidecars have for themselves. The remaining containers share all bytes that no sidecar or regular container has for itself. affinity is as in
 // [Policy.Reserve].
 //
-// If Pod.PodLevel is false, the pod has the largest sum of the requests of containers that run at one time, in place of Pod.Requests. Types that no
-// regular container requests are not reserved for the pod.
+// Call ReservePod only if IsPodLevel is true. For any other pod, call [Policy.Reserve] for each container, under the scope "pod" with the merged hint of
+// PodHints.
 //
 // The state does not change, and there is no error, under [PolicyNone], if the pod is not Guaranteed, requests no memory or has memory in s, if it has
 // pod-level resources and Config.PodLevel is not set, or if Pod.Running is true. The errors are as in Policy.Reserve. Source: AllocatePod in

@@ -10,8 +10,7 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Release returns the state in which no container of a pod has memory. Call it when the pod has terminated: the kubelet frees the memory when it admits the
-// next pod.
+// Release returns the state in which no container of a pod has memory. Call it when the pod has terminated.
 func (p *Policy) Release(s State, uid string) State {
 	return p.release(s, uid, slices.Sorted(maps.Keys(s.pods.get(uid))))
 }

@@ -11,10 +11,10 @@ import (
 
 // Reserve returns the state in which container i of a pod has its memory. affinity is the merged hint of the topology policy. If affinity has no nodes,
 // Reserve takes the best of [Policy.Hints]; if its nodes have too little free memory, the best hint that contains them. A preferred affinity is not
-// replaced by a hint that is not preferred: Reserve then returns a [*Refusal]. One node with enough free memory is taken even if a group has the node;
-// best-effort, for example, may merge such a hint. Node.Group is then either the node or the group.
+// replaced by a hint that is not preferred: Reserve then returns a [*Refusal]. If the merged hint is one node of a group, as
+// best-effort may merge it, and the node has enough free memory, Reserve takes the node.
 //
-// Init containers have exited when container i starts. So Reserve first moves bytes to container i from the blocks of the Init containers before it that
+// Init containers have exited when container i starts. So Reserve first moves bytes to container i from the blocks of the init containers before it that
 // are on exactly its NUMA nodes. These blocks shrink, at most to zero bytes. Only the missing bytes are subtracted from the free memory.
 //
 // The state does not change, and there is no error, if the container cannot have memory of its own, has memory in s, or Pod.Running is true. The caller

@@ -34,7 +34,7 @@ type Block = device.MemoryBlock
 type Node struct {
 	ID          int
 	Assignments int                // number of blocks on the node
-	Group       device.Mask        // the group of the node; only the node itself if the node is in no group
+	Group       device.Mask        // the NUMA nodes of the latest block on the node; only the node itself if there is no block
 	Memory      map[string]Amounts // by type; within a group, only the sums of its nodes are exact
 }
 

@@ -17,7 +17,8 @@
 //
 // # Errors
 //
-// Errors have no type of their own. An error of Read names the file, and wraps the error of the file system, if any, such as [fs.ErrNotExist].
+// The package has no error types. If a file is missing or invalid, the error of Read names the file, and wraps the error of the file system, such as
+// [fs.ErrNotExist].
 //
 // Source: the package sysinfo of cadvisor, and Documentation/ABI/stable/sysfs-devices-node and sysfs-devices-system-cpu of the kernel.
 //

@@ -12,11 +12,11 @@ type Machine struct {
 // CPU is a logical CPU, a thread of a core.
 type CPU struct {
 	ID     int
-	Core   int // lowest ID of the CPUs of the Machine that share the core
-	Socket int // ID of the physical package; -1 if the kernel reports -1, as on some virtual machines
+	Core   int // lowest ID of the CPUs of the Machine that share the core; not core_id of the kernel, which repeats in each socket
+	Socket int // physical_package_id; -1 if the kernel reports -1, as on some virtual machines
 	Node   int // ID of the NUMA node
-	// Cache is the ID of the last-level cache that some CPUs of the NUMA node share; Socket if all of them share it, or the ID is unknown. Compare it only
-	// between CPUs of one NUMA node: an ID may equal the Socket of another node.
+	// Cache identifies the last-level cache within the NUMA node: two CPUs of one node share the cache if their values are equal. It is the kernel's cache ID
+	// if the node has several last-level caches, and Socket if the node has one or the ID is unknown. Do not compare CPUs of different nodes.
 	Cache int
 }
 

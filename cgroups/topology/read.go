@@ -21,16 +21,16 @@ const (
 	maxFile = 64 << 10 // bytes
 )
 
-// Read reads the machine from sys/devices/system/cpu and sys/devices/system/node in root, which is normally os.DirFS("/"). It follows no symbolic link in
-// them. These files may be missing:
+// Read reads the machine from sys/devices/system/cpu and sys/devices/system/node in root, which is normally os.DirFS("/"). It sees all online CPUs, also
+// those that a cpuset takes from the agent. It follows no symbolic link below these directories: of the links node/node<M>/cpu<N> it uses the names. If a
+// file is missing:
 //
-//   - cpu/online: all CPUs with a directory cpu/cpu<N> are online.
-//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or its link in a node: Read leaves the CPU out. A physical_package_id of
-//     -1 becomes Socket -1.
-//   - node/node<N>: each socket is a Node with its ID, without memory. CPUs with Socket -1 are on node 0.
-//   - meminfo, hugepages or distance of a node: the field of Node is zero or nil.
-//   - cpu/cpu<N>/cache: from the first core with a missing or invalid cache file on, the cores of a node have the Cache Socket, as in the kubelet. Cores are
-//     ordered by name of CPU, cpu10 before cpu2. On s390x, Cache is 0 in place of an ID.
+//   - cpu/online: Read takes all CPUs with a directory cpu/cpu<N>.
+//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or the link of the CPU in a NUMA node: Read omits the CPU.
+//   - all directories node/node<N>: Read returns one Node without memory for each socket, with the ID of the socket. CPUs with Socket -1 are on node 0.
+//   - meminfo, hugepages or distance of a NUMA node: the field of Node is zero or nil.
+//   - a file below cpu/cpu<N>/cache, or its content is invalid: Read sets Cache to Socket for the core and all later cores of the NUMA node, as the
+//     kubelet does. Read visits the cores by name of CPU, cpu10 before cpu2. On s390x, Cache is 0 in place of an ID.
 //
 // Read returns an error for any other missing or invalid file, for an online CPU whose ID is not below [MaxCPUs], and if no CPU is left.
 func Read(root fs.FS) (*Machine, error) {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The nodeagent Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package placement gives the containers of pods their devices, exclusive CPUs and memory, from NUMA nodes that the topology policy admits. It connects the
-// packages device/poddevice, cgroups/cpus and cgroups/numa to the pods of package lifecycle. It calls no device plugin.
+// Package placement gives the containers of pods their devices, exclusive CPUs and memory, from the NUMA nodes that the topology policy chooses. It
+// connects the packages device/poddevice, cgroups/cpus and cgroups/numa to the pods of package lifecycle. Package device/plugin calls the device plugins.
 //
 //	var pods lifecycle.Handle // of the reconciler below
 //	devices, err := poddevice.New(poddevice.Options{IsManaged: pods.IsManaged})
@@ -10,7 +10,7 @@
 //		return err
 //	}
 //	placed, err := placement.NewNode(os.DirFS("/"), cpuManager, placement.FilesIn(dir, false), placement.Options{
-//		Devices: devices, Containers: generator, Updater: runtime, IsManaged: pods.IsManaged,
+//		Devices: devices, Containers: generator, Updater: runtime, IsManaged: pods.IsManaged, Active: pods.Active, Owns: pods.Owns,
 //	})
 //	if err != nil {
 //		return err
@@ -24,15 +24,19 @@
 //
 // # Model
 //
-// A pod gets its devices, CPUs and memory before any of its containers starts, or nothing. Containers without exclusive CPUs share the remaining CPUs, the
-// shared pool. When a pod takes CPUs out of the pool, Reserve waits until the containers in the pool have left these CPUs, for at most 10 s. A container that
-// is created meanwhile leaves them before it starts. A container with memory of its own, or of its pod, has cpuset.mems from its start on. Other containers
-// may use all NUMA nodes.
+// A pod gets its devices, CPUs and memory before any of its containers starts, or nothing. Containers without exclusive CPUs run in the shared pool of the
+// node. When a pod takes CPUs out of the pool, Reserve waits until the containers in the pool have left these CPUs. If they have not left after 10 s, or a
+// write fails, the pod starts nevertheless, and Run writes their CPUs again. If the pool shrinks after a container was created, PrepareStart writes the
+// CPUs of the container before it starts. A container with memory of its own, or of its pod, has cpuset.mems from its start on. Other containers may use
+// all NUMA nodes.
 //
 // With the gate PodLevelResourceManagers and the topology scope "pod", a pod with pod-level resources has CPUs and memory as a whole, unless the topology
-// manager policy is none. Its containers without CPUs or memory of their own share the remainder. Set the gate in cpus.Gates.PodLevel, numa.Config.PodLevel
-// and, for the messages of rejections, device.Topology.PodLevel; New returns an error if the first two fields differ and both managers have a static policy.
-// The scope is device.Topology.PodScope. cpus.Config.Topology must equal device.Topology.Policy; New does not compare them.
+// policy is none. The containers without CPUs or memory for themselves share what no other container of the pod has. These fields must agree:
+//   - the gate: cpus.Gates.PodLevel and numa.Config.PodLevel, of which New returns an error if both managers have a static policy, and
+//     device.Topology.PodLevel for the messages of rejections;
+//   - the topology policy: device.Topology.Policy and cpus.Config.Topology, which New does not compare.
+//
+// The scope is device.Topology.PodScope.
 //
 // # Concurrency
 //
@@ -46,8 +50,10 @@
 //
 // # Differs from the kubelet
 //
-//   - Shared pool. Kubelet: running containers leave the CPUs of a new pod within 10 s. Placement: they leave before the pod starts. Switch:
-//     Kubelet.LateShared.
+//   - Shared pool. Kubelet: running containers leave the CPUs of a new pod within 10 s after its start. Placement: Reserve waits for them, for at most 10 s.
+//     Switch: Kubelet.LateShared.
+//   - Removed pods. Kubelet: a new pod gets the CPUs and memory of a pod that no source lists, while its containers terminate. Placement: the new pod waits.
+//     Switch: Options.Active is nil.
 //   - Ephemeral containers. Kubelet: their CPUs do not change. Placement: they follow the shared pool. Switch: none.
 //   - Restart. Kubelet: a running pod fails if the topology policy would not admit it any more. Placement: the pod keeps its resources. Switch: none.
 //

@@ -55,11 +55,11 @@ type Options struct {
 	ResizeCPUs, ResizeMemory bool
 	// Updater writes the CPUs of running containers. Required under the CPU manager policy static.
 	Updater cri.Updater
-	// IsManaged reports whether a source lists the pod with this UID, the pod is being removed, or a source has not listed its pods yet, as the method of
-	// *lifecycle.Handle and *lifecycle.Reconciler does. See Placement.Run. Nil: only Release frees CPUs and memory.
+	// IsManaged returns false if all sources have listed their pods, none lists the pod with this UID, and the agent does not remove it, as the method of
+	// *lifecycle.Handle does. See Placement.Run. Nil: only Release frees CPUs and memory.
 	IsManaged func(uid string) bool
-	// Active returns the pods that count against the capacity of the node, and whether all sources are complete, as the method of *lifecycle.Handle does. No
-	// pod is rejected while one that is not active has CPUs or memory: Reserve returns another error. Nil: the pod is rejected.
+	// Active returns the pods that count against the capacity of the node, as the method of *lifecycle.Handle does. While a pod that is not among them has
+	// CPUs or memory, Reserve rejects no pod, but returns another error. If complete is false, and for nil, Reserve rejects the pod.
 	Active func() (pods []*corev1.Pod, complete bool)
 	// Owns reports whether the agent owns a pod of the runtime, as the method of *lifecycle.Handle does. CPUs of other pods' containers do not change. Nil:
 	// the agent owns all pods.
@@ -287,8 +287,9 @@ func (p *Placement) Notify(fn func(uids ...string)) { p.opts.Devices.Notify(fn) 
 
 // Reserve reserves the devices, CPUs and memory of a pod, or nothing. A pod that has them keeps them. It implements lifecycle.Devices.
 //
-// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if another pod with its resources may terminate later. With Options.Active, Reserve
-// returns another error while a pod with CPUs or memory is being removed. After any other error, such as a [*device.WaitError], call Reserve again. After an error a pod that did not run when the agent started holds nothing that it did not hold before.
+// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if its resources could become free later. There is one exception: see
+// Options.Active. After any other error, such as a [*device.WaitError], call Reserve again. If Reserve returns an error, it frees all that the call has
+// reserved. Only a pod that ran when the agent started may keep it, and the next call completes the reservation.
 //
 // For a pod with new exclusive CPUs, Reserve waits up to 10 s for the shared pool; see Model. Without Run it waits 10 s. It logs a failure of the wait, and
 // returns nil.

@@ -183,10 +183,10 @@ func (p *Placement) Release(ctx context.Context, uid string) error {
 	return err
 }
 
-// HasExclusiveCPUs reports whether a container has CPUs for itself, so that its CPU limit needs no quota. CPUs that it shares with containers of its pod do
-// not count. If container is empty, HasExclusiveCPUs reports whether any container of the pod has CPUs for itself; in a pod with pod-level resources, whether
-// all containers have. It is for qos.Node.ExclusiveCPUs. For a nil Placement it returns false. Source: PodHasExclusiveCPUs and ContainerHasExclusiveCPUs in
-// pkg/kubelet/cm/container_manager_linux.go.
+// HasExclusiveCPUs reports whether a container has CPUs for itself, so that its CPU limit needs no quota. CPUs that it shares with containers of its pod
+// do not count. If container is empty, the result is true if at least one container has CPUs for itself; for a pod with pod-level resources, if all
+// containers have. HasExclusiveCPUs is for qos.Node.ExclusiveCPUs. For a nil Placement it returns false. Source: PodHasExclusiveCPUs and
+// ContainerHasExclusiveCPUs in pkg/kubelet/cm/container_manager_linux.go.
 func (p *Placement) HasExclusiveCPUs(pod *corev1.Pod, container string) bool {
 	if p == nil {
 		return false
@@ -225,9 +225,9 @@ func listNames(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// AdmitResize returns a [*podstatus.Rejection] with the reason Infeasible if a Guaranteed pod changes a CPU request under the CPU manager policy static, or a
-// memory request under the memory manager policy Static, since its first Reserve, unless Options.ResizeCPUs or Options.ResizeMemory permits the resize. It is
-// for lifecycle.Options.AdmitResize. Source: pkg/kubelet/allocation/handlers.go.
+// AdmitResize returns a [*podstatus.Rejection] with the reason Infeasible if a Guaranteed pod requests other CPUs than at the first Reserve of this agent,
+// under the CPU manager policy static, or other memory, under the memory manager policy Static, unless Options.ResizeCPUs or Options.ResizeMemory permits
+// the resize. Before that Reserve it returns another error. AdmitResize is for lifecycle.Options.AdmitResize. Source: pkg/kubelet/allocation/handlers.go.
 func (p *Placement) AdmitResize(pod *corev1.Pod) error {
 	isStatic := p.opts.Policy.Name() == cpus.PolicyStatic && !p.opts.ResizeCPUs
 	isMemoryStatic := p.memory != nil && p.memory.Policy().Name() == numa.PolicyStatic && !p.opts.ResizeMemory
@@ -260,8 +260,9 @@ func newInfeasible(manager, policy string) error {
 	return &podstatus.Rejection{Reason: "Infeasible", Message: fmt.Sprintf("Resize is infeasible for Guaranteed Pods alongside %s Manager policy %q", manager, policy)}
 }
 
-// CPUs returns the IDs of the CPUs that a container has for itself, in ascending order. It returns nil for a container in the shared pool and, once a restarted
-// agent has called Reserve, for a container that shares the CPUs of its pod. It implements podresources.CPUs.
+// CPUs returns the IDs of the CPUs that a container has for itself, in ascending order. It returns nil for a container in the shared pool, and for a
+// container that shares the CPUs of its pod. For the latter, it returns the shared CPUs from the start of the agent until Reserve is called for the pod.
+// It implements podresources.CPUs.
 func (p *Placement) CPUs(podUID, container string) []int64 {
 	set, exclusive := p.allocator.CPUs(podUID, container)
 	if !exclusive || p.findRequests(podUID, container).sharesCPUs {
