@@ -81,10 +81,14 @@ func (h *Handle) IsManaged(uid string) bool {
 }
 
 // Owns reports whether pod has a sandbox or container of this agent, by the label [LabelOwner]; see Options.Owner and Options.AdoptUnlabeled. Before
-// [Handle.Set] was called, it returns false.
+// [Reconciler.Run] has read the owner, it returns false. It waits for no lock.
 func (h *Handle) Owns(pod *cri.Pod) bool {
 	r := h.Reconciler()
-	return r != nil && r.owner.Owns(pod)
+	if r == nil {
+		return false
+	}
+	owner := r.claimedOwner.Load()
+	return owner != nil && owner.Owns(pod)
 }
 
 // Evict evicts a pod by calling [Reconciler.Evict]. Before [Handle.Set] was called, it returns an error that wraps

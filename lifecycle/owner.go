@@ -31,6 +31,8 @@ func (r *Reconciler) claimOwner() (release func() error, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.owner, r.claimErr, r.claimed = ownership.Owner{Mark: owner, AdoptsUnlabeled: r.opts.AdoptUnlabeled}, err, true
+	claimed := r.owner
+	r.claimedOwner.Store(&claimed)
 	return release, err
 }
 

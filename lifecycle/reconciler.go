@@ -53,18 +53,19 @@ type Reconciler struct {
 	observer      Observer
 	opts          Options
 	slots         *startslots.Slots
-	admissions    *turns.Queue[*corev1.Pod] // pods that wait for Options.Admit
-	workersSignal chan struct{}             // wakes Run to start or stop workers
-	kubeletState  *kubeletstate.Store       // set by Run; nil: no kubelet shares the node in turns
-	deferred      *deferredResizes          // resizes that wait for resources of other pods
-	owner         ownership.Owner           // this agent; set before the first worker starts
-	podCheck      func(*corev1.Pod) error   // returns why a pod cannot be run; nil: it can
-	guard         runonce.Guard             // allows one call of Run
-	runCalled     chan struct{}             // closed when Run is called
-	changedCalled atomic.Bool               // Changed was called, or the observer calls it
-	podsChanged   atomic.Bool               // a sandbox or container was started or stopped
-	runReturned   chan struct{}             // closed when Run returns
-	noAdmitOnce   sync.Once                 // guards the report of reportNoAdmit
+	admissions    *turns.Queue[*corev1.Pod]       // pods that wait for Options.Admit
+	workersSignal chan struct{}                   // wakes Run to start or stop workers
+	kubeletState  *kubeletstate.Store             // set by Run; nil: no kubelet shares the node in turns
+	deferred      *deferredResizes                // resizes that wait for resources of other pods
+	owner         ownership.Owner                 // this agent; set before the first worker starts
+	claimedOwner  atomic.Pointer[ownership.Owner] // owner, for readers without the lock; nil: not set
+	podCheck      func(*corev1.Pod) error         // returns why a pod cannot be run; nil: it can
+	guard         runonce.Guard                   // allows one call of Run
+	runCalled     chan struct{}                   // closed when Run is called
+	changedCalled atomic.Bool                     // Changed was called, or the observer calls it
+	podsChanged   atomic.Bool                     // a sandbox or container was started or stopped
+	runReturned   chan struct{}                   // closed when Run returns
+	noAdmitOnce   sync.Once                       // guards the report of reportNoAdmit
 
 	mu       sync.Mutex
 	merged   *podset.Merge           // the pods of all sources

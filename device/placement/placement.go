@@ -53,7 +53,7 @@ type Options struct {
 	// ResizeCPUs and ResizeMemory are the gates InPlacePodVerticalScalingExclusiveCPUs and InPlacePodVerticalScalingExclusiveMemory; see AdmitResize. A
 	// resized container keeps the CPUs and the memory that Reserve has given it.
 	ResizeCPUs, ResizeMemory bool
-	// Updater writes the CPUs of running containers. Required under the CPU manager policy static.
+	// Updater writes the CPUs of running containers. Nil: New returns an error under the CPU manager policy static.
 	Updater cri.Updater
 	// IsManaged returns false if all sources have listed their pods, none lists the pod with this UID, and the agent does not remove it, as the method of
 	// *lifecycle.Handle does. See Placement.Run. Nil: only Release frees CPUs and memory.

@@ -167,7 +167,7 @@ func TestDevicesCannotSetAnnotationsOfAgent(t *testing.T) {
 	})
 }
 
-// Devices are released even if the volumes are busy, before the cgroup is removed, and not while another agent has containers of
+// Devices are released before the volumes, which may be busy, and before the cgroup is removed, and not while another agent has containers of
 // the pod.
 func TestDevicesReleasedWithVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestDevicesReleasedWithVolumes(t *testing.T) {
 		s.setFault("Release", errors.New("no record"))
 		released, err := release()
 		require.False(t, released)
-		require.EqualError(t, err, "release volumes: the disk is busy\nrelease devices: no record")
+		require.EqualError(t, err, "release devices: no record\nrelease volumes: the disk is busy")
 		s.setFault("Release volumes", nil)
 		released, err = release()
 		require.False(t, released)
@@ -194,7 +194,7 @@ func TestDevicesReleasedWithVolumes(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, released)
 		s.requireCalls("0s StopContainer uid-a-main-0 2s", "0s StopPodSandbox uid-a-0",
-			"0s Release volumes", "0s Release", "0s Release volumes", "0s Release", "0s Release volumes", "0s Release", "0s Remove")
+			"0s Release", "0s Release volumes", "0s Release", "0s Release volumes", "0s Release", "0s Release volumes", "0s Remove")
 	})
 }
 
