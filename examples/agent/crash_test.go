@@ -68,8 +68,7 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 	for _, name := range names {
 		n.manifests.Remove(filepath.Base(name))
 	}
-	// containerd 2.4 can lose a shim if the caller of RunPodSandbox dies during the call. No CRI call shows it.
-	n.awaitNoLeftovers(30*time.Second, "shim", "runc", "mount")
+	n.awaitNoLeftoversOfKilled(30 * time.Second)
 	a.Terminate(10 * time.Second)
 }
 

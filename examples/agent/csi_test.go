@@ -174,7 +174,7 @@ func TestIntegrationCSICrashes(t *testing.T) {
 		a.Kill()
 		a = n.start(nil)
 	}
-	n.awaitNoLeftovers(2*timeout, "shim", "runc", "mount") // see TestIntegrationWholePod
+	n.awaitNoLeftoversOfKilled(2 * timeout)
 	n.awaitNoVolumes()
 	a.Terminate(timeout)
 }

@@ -203,6 +203,15 @@ func (n *node) awaitNoLeftovers(limit time.Duration, except ...string) {
 	})
 }
 
+// awaitNoLeftoversOfKilled calls awaitNoLeftovers after agents were killed during their calls. containerd 2.4 can lose a shim if the caller of RunPodSandbox
+// dies during the call, and no CRI call shows the shim. It cannot remove a container if the caller of StartContainer dies while it reads the PID of the new
+// task ("cannot delete running task"), until a restart: so containerd is restarted first.
+func (n *node) awaitNoLeftoversOfKilled(limit time.Duration) {
+	n.t.Helper()
+	require.NoError(n.t, n.lab.Restart(within(n.t, 60*time.Second)))
+	n.awaitNoLeftovers(limit, "shim", "runc", "mount")
+}
+
 // logAbout logs the lines of containerd's log that name one of the leftovers.
 func (n *node) logAbout(left []string) {
 	n.t.Helper()
