@@ -343,7 +343,11 @@ func TestSetOfUnchangedPodsAllocatesNothing(t *testing.T) {
 		checks := 0
 		lifecycle.BeforeCheck(r, func(*corev1.Pod) { checks++ })
 		set := lifecycle.PodSet{Source: "test", Pods: equal}
-		assert.Zero(t, testing.AllocsPerRun(10, func() { _ = r.Set(set) }))
+		least := testing.AllocsPerRun(10, func() { _ = r.Set(set) })
+		for range 4 { // on a busy machine the runtime allocates meanwhile
+			least = min(least, testing.AllocsPerRun(10, func() { _ = r.Set(set) }))
+		}
+		assert.Zero(t, least)
 		assert.Zero(t, checks, "unchanged pods are not validated")
 		equal[500].Spec.Containers[0].Image = "busybox:2"
 		require.NoError(t, r.Set(set))
