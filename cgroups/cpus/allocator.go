@@ -247,8 +247,7 @@ func (r *Reservation) Undo(from int) {
 }
 
 // Commit adds the reserved CPUs to the state and writes the record. Start no container of the pod until Commit returns nil. An error means that the
-// record is not written; the pod keeps its CPUs in the state: call Commit again, or Release. Another Commit after success changes nothing. Do not call
-// Commit after Release of the pod.
+// record is not written; the pod keeps its CPUs in the state: call Commit again, or Release. Another Commit after success changes nothing.
 func (r *Reservation) Commit() error {
 	a := r.allocator
 	a.mu.Lock()

@@ -117,7 +117,7 @@ func EncodeCheckpoint(policy string, s State) ([]byte, error) {
 
 // DecodeCheckpoint returns the policy and the state in the content of a kubelet's cpu_manager_state of version 2, 3 or 4. An error has the text of a
 // kubelet that does not start because of the file. The CPUs before in-place resizes are ignored: containers keep their CPUs. DecodeCheckpoint returns an
-// error for content of more than 16 MiB. Source: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go.
+// error for content of more than 16 MiB or 262,144 quotation marks, and for a list of more than 4,096 CPUs. Source: pkg/kubelet/cm/cpumanager/state/state_checkpoint.go.
 func DecodeCheckpoint(content []byte) (policy string, s State, err error) {
 	d, err := decodeVersions(content)
 	if err == nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/seed81659283/nodeagent/cgroups/numa"
 	"github.com/seed81659283/nodeagent/cgroups/topology"
@@ -18,14 +17,7 @@ import (
 
 // A manifest with many init containers, which all reuse the same memory, delays no other pod for long: each of its containers costs about the same.
 func TestReserveManyInitContainers(t *testing.T) {
-	machine, err := topology.Parse("1 socket 1 node 4 cores 1024 MiB")
-	require.NoError(t, err)
-	reserved := resource.MustParse("100Mi")
-	policy, err := numa.NewPolicy(machine, numa.Config{
-		Policy: numa.PolicyStatic, SystemReserved: map[string]resource.Quantity{numa.Memory: reserved},
-		ReservedMemory: []numa.Reservation{{Limits: map[string]resource.Quantity{numa.Memory: reserved}}},
-	})
-	require.NoError(t, err)
+	policy := newPolicy(t, []topology.Node{{Memory: 1 << 30}})
 	a, err := numa.NewAllocator(policy, numa.AllocatorOptions{})
 	require.NoError(t, err)
 	pod := &numa.Pod{UID: "pod", Guaranteed: true}

@@ -312,7 +312,10 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	if isRejection(err) && earlier.any && !earlier.runs {
 		err = p.reserveFirst(ctx, pod, true) // all its containers have exited: the pod may lose its place, but does not fail
 	}
-	if leaving := p.listLeaving(uid); isRejection(err) && len(leaving) > 0 {
+	if !isRejection(err) {
+		return err
+	}
+	if leaving := p.listLeaving(uid); len(leaving) > 0 {
 		return fmt.Errorf("pod %s/%s waits for the CPUs and memory of pods that are being removed: %s: %v", pod.Namespace, pod.Name, strings.Join(leaving, ", "), err)
 	}
 	return err
