@@ -68,8 +68,7 @@ func TestIntegrationAgentKilledAtRandom(t *testing.T) {
 	for _, name := range names {
 		n.manifests.Remove(filepath.Base(name))
 	}
-	n.awaitNoLeftoversOfKilled(30 * time.Second)
-	a.Terminate(10 * time.Second)
+	n.awaitNoLeftoversOfKilled(a, 30*time.Second).Terminate(10 * time.Second)
 }
 
 // containerWatch records every container in the runtime, independently of the agent.

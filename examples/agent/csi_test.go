@@ -174,7 +174,7 @@ func TestIntegrationCSICrashes(t *testing.T) {
 		a.Kill()
 		a = n.start(nil)
 	}
-	n.awaitNoLeftoversOfKilled(2 * timeout)
+	a = n.awaitNoLeftoversOfKilled(a, 2*timeout)
 	n.awaitNoVolumes()
 	a.Terminate(timeout)
 }

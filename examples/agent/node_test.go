@@ -203,13 +203,17 @@ func (n *node) awaitNoLeftovers(limit time.Duration, except ...string) {
 	})
 }
 
-// awaitNoLeftoversOfKilled calls awaitNoLeftovers after agents were killed during their calls. containerd 2.4 can lose a shim if the caller of RunPodSandbox
-// dies during the call, and no CRI call shows the shim. It cannot remove a container if the caller of StartContainer dies while it reads the PID of the new
-// task ("cannot delete running task"), until a restart: so containerd is restarted first.
-func (n *node) awaitNoLeftoversOfKilled(limit time.Duration) {
+// awaitNoLeftoversOfKilled kills the agent a, after others that were killed during their calls, restarts containerd, starts another agent, and calls
+// awaitNoLeftovers. It returns the other agent. containerd 2.4 can lose a shim if the caller of RunPodSandbox dies during the call, and no CRI call shows the
+// shim. It cannot remove a container if the caller of StartContainer dies while it reads the PID of the new task ("cannot delete running task"), until a
+// restart. No agent runs during the restart, because an agent that starts without a runtime exits.
+func (n *node) awaitNoLeftoversOfKilled(a *exetest.Process, limit time.Duration) *exetest.Process {
 	n.t.Helper()
+	a.Kill()
 	require.NoError(n.t, n.lab.Restart(within(n.t, 60*time.Second)))
+	a = n.start(nil)
 	n.awaitNoLeftovers(limit, "shim", "runc", "mount")
+	return a
 }
 
 // logAbout logs the lines of containerd's log that name one of the leftovers.
