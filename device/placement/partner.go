@@ -4,56 +4,16 @@
 package placement
 
 import (
-	"context"
-	"errors"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/seed81659283/nodeagent/cgroups/cpus"
 	"github.com/seed81659283/nodeagent/device"
-	"github.com/seed81659283/nodeagent/lifecycle/podstatus"
 )
 
 // partner is a [device.Partner] that can reserve again after Undo(0).
 type partner interface {
 	device.Partner
 	begin() error // before the first call, and before each call after Undo(0)
-}
-
-// reservePartners reserves the devices of a pod together with the resources of partners, or nothing. containers is the number of containers of the pod. A
-// pod that runs already is not refused because its resources are on other NUMA nodes than the topology policy permits by now: it keeps its devices, and
-// partners reserve without a merged hint. In the kubelet, a restart refuses such a pod (kubernetes/kubernetes#138446).
-func (p *Placement) reservePartners(ctx context.Context, pod *corev1.Pod, isRunning bool, containers int, partners []partner) error {
-	list := make([]device.Partner, len(partners))
-	for i, other := range partners {
-		if err := other.begin(); err != nil {
-			return err
-		}
-		list[i] = other
-	}
-	err := p.opts.Devices.ReserveWith(ctx, pod, list...)
-	rejection, isRejected := errors.AsType[*podstatus.Rejection](err)
-	if !isRunning || !isRejected || rejection.Reason != device.ReasonTopologyAffinityError {
-		return err
-	}
-	if err := p.opts.Devices.Reserve(ctx, pod); err != nil {
-		return err
-	}
-	for _, other := range partners {
-		err := other.begin()
-		for i := 0; err == nil && i < containers; i++ {
-			err = other.Reserve(i, device.Hint{})
-		}
-		if err == nil {
-			err = other.Commit()
-		}
-		if err != nil {
-			other.Undo(0)
-			return err
-		}
-	}
-	return nil
 }
 
 // cpuPartner reserves the CPUs of one pod beside its devices. It implements [device.Partner].

@@ -305,19 +305,26 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return fmt.Errorf("reserve CPUs of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	err = p.reserveFirst(ctx, pod, earlier.runs)
+	a, err := p.tryReserve(ctx, pod, earlier.runs)
 	if isRejection(err) && p.retainManaged() {
-		err = p.reserveFirst(ctx, pod, earlier.runs)
+		a, err = p.tryReserve(ctx, pod, earlier.runs)
 	}
 	if isRejection(err) && earlier.any && !earlier.runs {
-		err = p.reserveFirst(ctx, pod, true) // all its containers have exited: the pod may lose its place, but does not fail
+		a, err = p.tryReserve(ctx, pod, true) // all its containers have exited: the pod may lose its place, but does not fail
 	}
-	if !isRejection(err) {
+	if err == nil {
+		a.finish(ctx)
+		return nil
+	}
+	rejection, isRejected := errors.AsType[*podstatus.Rejection](err)
+	if !isRejected {
 		return err
 	}
+	err = a.explainRejection(rejection)
 	if leaving := p.listLeaving(uid); len(leaving) > 0 {
 		return fmt.Errorf("pod %s/%s waits for the CPUs and memory of pods that are being removed: %s: %v", pod.Namespace, pod.Name, strings.Join(leaving, ", "), err)
 	}
+	a.reportPinnings()
 	return err
 }
 
@@ -347,33 +354,4 @@ func (p *Placement) listLeaving(except string) []string {
 	leaving = slices.DeleteFunc(leaving, func(uid string) bool { return active[uid] })
 	slices.Sort(leaving)
 	return slices.Compact(leaving)
-}
-
-// reserveFirst reserves the devices, CPUs and memory of a pod for which this agent has reserved nothing before. With isRunning, a pod that cannot have its
-// CPUs or memory is not refused.
-func (p *Placement) reserveFirst(ctx context.Context, pod *corev1.Pod, isRunning bool) error {
-	uid := string(pod.UID)
-	before := p.allocator.State()
-	processors := &cpuPartner{placement: p, pod: newCPUPod(pod)}
-	processors.pod.Running = isRunning
-	_, processors.had = before.Assigned[uid]
-	partners := []partner{processors}
-	var memory *memoryPartner
-	if p.memory != nil {
-		memory = &memoryPartner{allocator: p.memory, pod: newMemoryPod(pod), before: p.memory.State()}
-		memory.pod.Running = isRunning
-		partners = append(partners, memory)
-	}
-	if err := p.reservePartners(ctx, pod, isRunning, len(processors.pod.Containers), partners); err != nil {
-		return p.explainRejection(err, processors, memory, before)
-	}
-	processors.reportPinnings(before)
-	memory.reportPinnings(p.opts.Hooks.MemoryPinned)
-	p.recordRequests(pod, processors, memory)
-	// A previous agent may have been killed before other containers had left these CPUs: only a pod that runs on them already need not wait.
-	after := p.allocator.State().Assigned[uid]
-	if keeps := isRunning && maps.Equal(before.Assigned[uid], after); len(after) > 0 && !keeps && !p.opts.Kubelet.LateShared {
-		p.emptyCPUs(ctx, pod)
-	}
-	return nil
 }

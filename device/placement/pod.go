@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,20 +78,6 @@ type requests struct {
 	sharesCPUs, sharesMemory bool // with other containers of its pod; see cpus.State.SharesPod
 }
 
-// recordRequests stores the requests of a pod that has its CPUs and memory.
-func (p *Placement) recordRequests(pod *corev1.Pod, processors *cpuPartner, memory *memoryPartner) {
-	list, state := listRequests(pod), p.allocator.State()
-	for i, c := range processors.pod.Containers {
-		r := list[c.Name]
-		r.sharesCPUs = state.SharesPod(processors.pod, i)
-		r.sharesMemory = memory != nil && p.memory.State().SharesPod(&memory.pod.Pod, i)
-		list[c.Name] = r
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.requests[string(pod.UID)] = list
-}
-
 // listRequests returns the requests of each container.
 func listRequests(pod *corev1.Pod) map[string]requests {
 	list := map[string]requests{}
@@ -101,40 +86,6 @@ func listRequests(pod *corev1.Pod) map[string]requests {
 		list[c.spec.Name] = requests{millicores: qos.MilliValue(r.Cpu()), memory: r.Memory().Value()}
 	}
 	return list
-}
-
-// settleTimeout limits how long Reserve waits until running containers have left the CPUs of a new pod.
-const settleTimeout = 10 * time.Second
-
-// emptyCPUs waits until the containers in the shared pool have left the CPUs of a pod. If one of them cannot be updated, the pod starts nevertheless, and the
-// writer tries again: a container that hangs delays no other pod for longer than settleTimeout.
-func (p *Placement) emptyCPUs(ctx context.Context, pod *corev1.Pod) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
-	defer cancel()
-	if err := p.writer.Settle(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		p.log.Error("containers of the shared pool may still run on exclusive CPUs", "namespace", pod.Namespace, "pod", pod.Name, "error", err)
-	}
-}
-
-// explainRejection reports the rejection of a pod to the hooks, and adds to the rejection why the pod cannot have its CPUs and memory. Other errors stay as
-// they are. before is the state of the CPUs before the reservation.
-func (p *Placement) explainRejection(err error, processors *cpuPartner, memory *memoryPartner, before cpus.State) error {
-	rejection, ok := errors.AsType[*podstatus.Rejection](err)
-	if !ok {
-		return err
-	}
-	processors.reportPinnings(before)
-	memory.reportPinnings(p.opts.Hooks.MemoryPinned)
-	parts := []string{rejection.Explanation}
-	if memory == nil || len(memory.lacks) == 0 { // otherwise the container has its CPUs
-		parts = append(parts, processors.explainRefusal(before))
-	}
-	if memory != nil {
-		parts = append(parts, memory.explainRefusal()...)
-	}
-	explained := *rejection
-	explained.Explanation = strings.Join(slices.DeleteFunc(parts, func(text string) bool { return text == "" }), ". ")
-	return &explained
 }
 
 // Container adds the devices, the CPUs and the NUMA nodes of a container to launch. Call it before each start. For a pod that has reserved

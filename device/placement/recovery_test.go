@@ -57,7 +57,10 @@ func TestRecordOfDeletedPodRefusesNoPod(t *testing.T) {
 		n.mu.Unlock()
 
 		defer n.start()()
+		n.pinned = nil
 		assert.Equal(t, map[string]string{"a": "1-3"}, n.run(newPod("new", "3")))
+		require.Len(t, n.pinned, 1, "the attempt that the record refused is not counted")
+		assert.NoError(t, n.pinned[0].Err)
 	})
 }
 
@@ -72,12 +75,13 @@ func TestPodWaitsForCPUsOfRemovedPod(t *testing.T) {
 		n.run(old)
 		require.True(t, isRejected(n.placed.Reserve(t.Context(), newPod("other", "1"))), "all CPUs are those of a pod that stays")
 
-		n.active = []*corev1.Pod{next}
+		n.active, n.pinned = []*corev1.Pod{next}, nil
 		err := n.placed.Reserve(t.Context(), next)
 		require.ErrorContains(t, err, "pod default/new waits for the CPUs and memory of pods that are being removed: old: ")
 		require.False(t, isRejected(err))
 		n.remove(old)
 		assert.Equal(t, map[string]string{"a": "1-3"}, n.run(next))
+		assert.Len(t, n.pinned, 1, "a wait is not counted")
 	})
 }
 
