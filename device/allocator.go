@@ -109,6 +109,9 @@ func (a *Allocator) completeReservation(ctx context.Context, h *holding) error {
 	return nil
 }
 
+// Topology returns Options.Topology, with which the allocator merges the hints of devices and partners.
+func (a *Allocator) Topology() Topology { return a.opts.Topology }
+
 // countHints returns the number of hints that are merged for a pod.
 func (t *Topology) countHints(pod *Pod) int {
 	switch {

@@ -98,6 +98,9 @@ func (p *Policy) Name() string {
 	return PolicyNone
 }
 
+// Topology returns Config.Topology.
+func (p *Policy) Topology() device.Policy { return p.topology }
+
 // Reserved returns the CPUs that no container gets exclusively. It is empty for the policy none.
 func (p *Policy) Reserved() topology.CPUSet { return p.reserved }
 

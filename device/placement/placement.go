@@ -55,13 +55,13 @@ type Options struct {
 	ResizeCPUs, ResizeMemory bool
 	// Updater writes the CPUs of running containers. Nil: New returns an error under the CPU manager policy static.
 	Updater cri.Updater
-	// IsManaged returns false if all sources have listed their pods, none lists the pod with this UID, and the agent does not remove it, as the method of
-	// *lifecycle.Handle does. See Placement.Run. Nil: only Release frees CPUs and memory.
+	// IsManaged reports whether a source lists the pod with this UID or the agent still removes it; true until all sources have listed their pods. It is the
+	// method of *lifecycle.Handle. Run and Reserve free CPUs and memory of other pods. Nil: only Release frees them.
 	IsManaged func(uid string) bool
-	// Active returns the pods that count against the capacity of the node, as the method of *lifecycle.Handle does. While a pod that is not among them has
-	// CPUs or memory, Reserve rejects no pod, but returns another error. If complete is false, and for nil, Reserve rejects the pod.
+	// Active returns all pods but those that are being removed; it is the method of *lifecycle.Handle. Reserve calls it before it rejects a pod: if any other
+	// pod has CPUs or memory, Reserve returns an error that is no rejection. Nil, or complete false: it rejects the pod.
 	Active func() (pods []*corev1.Pod, complete bool)
-	// Owns reports whether the agent owns a pod of the runtime, as the method of *lifecycle.Handle does. CPUs of other pods' containers do not change. Nil:
+	// Owns reports whether the agent has created a pod of the runtime; it is the method of *lifecycle.Handle. Containers of other pods keep their CPUs. Nil:
 	// the agent owns all pods.
 	Owns func(pod *cri.Pod) bool
 	// Period is the time between two checks of the CPUs of all running containers, cpuManagerReconcilePeriod. Zero: 10 s. New returns an error if it is negative.
@@ -118,7 +118,7 @@ func New(opts Options) (*Placement, error) {
 	case opts.Updater == nil && opts.Policy.Name() == cpus.PolicyStatic:
 		return nil, errors.New("placement: Options.Updater is nil: the policy static changes the CPUs of running containers")
 	}
-	if err := opts.checkGates(); err != nil {
+	if err := opts.checkAgreement(); err != nil {
 		return nil, err
 	}
 	p := &Placement{opts: opts, log: opts.Logger, requests: map[string]map[string]requests{}, launched: map[containerKey]topology.CPUSet{}}
@@ -158,14 +158,21 @@ func New(opts Options) (*Placement, error) {
 	return p, nil
 }
 
-// checkGates returns an error if the policies of CPUs and memory treat pods with pod-level resources differently.
-func (o *Options) checkGates() error {
-	if o.Policy.Name() != cpus.PolicyStatic || o.MemoryPolicy == nil || o.MemoryPolicy.Name() != numa.PolicyStatic {
-		return nil
+// checkAgreement returns an error if the allocator of devices, the policy of CPUs and the policy of memory are configured for different topology policies, or
+// treat pods with pod-level resources differently. A policy that assigns nothing agrees with everything.
+func (o *Options) checkAgreement() error {
+	merged := o.Devices.Allocator().Topology()
+	hasCPUs, hasMemory := o.Policy.Name() == cpus.PolicyStatic, o.MemoryPolicy != nil && o.MemoryPolicy.Name() == numa.PolicyStatic
+	if used := o.Policy.Topology(); hasCPUs && used != merged.Policy {
+		return fmt.Errorf("placement: cpus.Config.Topology of Options.Policy is %s, and device.Topology.Policy of Options.Devices is %s: set both", used, merged.Policy)
 	}
-	ofCPUs, ofMemory := o.Policy.IsPodLevel(&cpus.Pod{PodLevel: true}), o.MemoryPolicy.IsPodLevel(&numa.Pod{PodLevel: true})
-	if ofCPUs != ofMemory {
-		return fmt.Errorf("placement: cpus.Config.Gates.PodLevel of Options.Policy is %t, and numa.Config.PodLevel of Options.MemoryPolicy is %t: set both", ofCPUs, ofMemory)
+	if gate := o.Policy.IsPodLevel(&cpus.Pod{PodLevel: true}); hasCPUs && gate != merged.PodLevel {
+		return fmt.Errorf("placement: cpus.Config.Gates.PodLevel of Options.Policy is %t, and device.Topology.PodLevel of Options.Devices is %t: set both", gate, merged.PodLevel)
+	}
+	if hasMemory {
+		if gate := o.MemoryPolicy.IsPodLevel(&numa.Pod{PodLevel: true}); gate != merged.PodLevel {
+			return fmt.Errorf("placement: numa.Config.PodLevel of Options.MemoryPolicy is %t, and device.Topology.PodLevel of Options.Devices is %t: set both", gate, merged.PodLevel)
+		}
 	}
 	return nil
 }
@@ -287,12 +294,13 @@ func (p *Placement) Notify(fn func(uids ...string)) { p.opts.Devices.Notify(fn) 
 
 // Reserve reserves the devices, CPUs and memory of a pod, or nothing. A pod that has them keeps them. It implements lifecycle.Devices.
 //
-// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if its resources could become free later. There is one exception: see
-// Options.Active. After any other error, such as a [*device.WaitError], call Reserve again. If Reserve returns an error, it frees all that the call has
-// reserved. Only a pod that ran when the agent started may keep it, and the next call completes the reservation.
+// Reserve returns a [*podstatus.Rejection] if the pod must fail, also if its resources could become free later. It returns another error, and not a
+// rejection, while a pod that is being removed has CPUs or memory; see Options.Active. After any error that is no rejection, such as a [*device.WaitError],
+// call Reserve again. After an error the pod has only what it had before, and needs no Release. A pod that ran when the agent started may have more, and
+// keeps it for the next call.
 //
-// For a pod with new exclusive CPUs, Reserve waits up to 10 s for the shared pool; see Model. Without Run it waits 10 s. It logs a failure of the wait, and
-// returns nil.
+// For a pod with new exclusive CPUs, Reserve waits until other containers have left these CPUs, for at most 10 s or until ctx ends; without Run, for the
+// whole 10 s. A failure of this wait is logged, and Reserve returns nil.
 func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	p.mu.Lock()

@@ -87,7 +87,7 @@ func (n *node) start() (stop func()) {
 	machine, err := topology.Parse(n.machine)
 	require.NoError(n.t, err)
 	aligned := device.Topology{Policy: n.policy, Options: n.options, PodScope: n.podScope, PodLevel: n.podLevel}
-	n.config.Gates.PodLevel, n.memory.PodLevel = n.podLevel, n.podLevel
+	n.config.Topology, n.config.Gates.PodLevel, n.memory.PodLevel = n.policy, n.podLevel, n.podLevel
 	for i := range machine.Nodes {
 		aligned.Nodes = append(aligned.Nodes, device.NUMANode{ID: machine.Nodes[i].ID, Distances: machine.Nodes[i].Distances})
 	}

@@ -145,20 +145,44 @@ func TestUnderScopeContainerEachContainerIsPlacedOnItsOwn(t *testing.T) {
 	})
 }
 
-// The policies of CPUs and memory must agree about pods with pod-level resources.
-func TestNewNeedsTheGateInBothPolicies(t *testing.T) {
+// The allocator of devices and the policies of CPUs and memory must agree about the topology policy and about pods with pod-level resources.
+func TestNewNeedsEqualSettings(t *testing.T) {
+	n := newNode(t, "")
 	machine, err := topology.Parse("1 socket 1 node 4 cores 1024 MiB")
 	require.NoError(t, err)
-	n := newNode(t, "")
-	devices, err := poddevice.New(poddevice.Options{})
+	aligned := device.Topology{Policy: device.Restricted, PodLevel: true, Nodes: []device.NUMANode{{ID: 0}}}
+	devices, err := poddevice.New(poddevice.Options{Allocator: device.Options{Topology: aligned}})
 	require.NoError(t, err)
-	n.config.Gates.PodLevel = true
-	policy, err := cpus.NewPolicy(machine, n.config)
+	for want, change := range map[string]func(*cpus.Config, *numa.Config){
+		"": func(*cpus.Config, *numa.Config) {},
+		"placement: cpus.Config.Topology of Options.Policy is best-effort, and device.Topology.Policy of Options.Devices is restricted: set both": func(c *cpus.Config, _ *numa.Config) {
+			c.Topology = device.BestEffort
+		},
+		"placement: cpus.Config.Gates.PodLevel of Options.Policy is false, and device.Topology.PodLevel of Options.Devices is true: set both": func(c *cpus.Config, _ *numa.Config) {
+			c.Gates.PodLevel = false
+		},
+		"placement: numa.Config.PodLevel of Options.MemoryPolicy is false, and device.Topology.PodLevel of Options.Devices is true: set both": func(_ *cpus.Config, m *numa.Config) {
+			m.PodLevel = false
+		},
+	} {
+		config, memoryConfig := n.config, staticMemory()
+		config.Topology, config.Gates.PodLevel, memoryConfig.PodLevel = device.Restricted, true, true
+		change(&config, &memoryConfig)
+		policy, err := cpus.NewPolicy(machine, config)
+		require.NoError(t, err)
+		memory, err := numa.NewPolicy(machine, memoryConfig)
+		require.NoError(t, err)
+		_, err = placement.New(placement.Options{Devices: devices, Policy: policy, MemoryPolicy: memory, Containers: n, Updater: n})
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.EqualError(t, err, want)
+	}
+	none, err := cpus.NewPolicy(machine, cpus.Config{})
 	require.NoError(t, err)
-	memory, err := numa.NewPolicy(machine, staticMemory())
-	require.NoError(t, err)
-	_, err = placement.New(placement.Options{Devices: devices, Policy: policy, MemoryPolicy: memory, Containers: n, Updater: n})
-	require.EqualError(t, err, "placement: cpus.Config.Gates.PodLevel of Options.Policy is true, and numa.Config.PodLevel of Options.MemoryPolicy is false: set both")
+	_, err = placement.New(placement.Options{Devices: devices, Policy: none, Containers: n})
+	require.NoError(t, err, "the policy none assigns nothing")
 }
 
 // An entry of another resource in spec.resources makes no pod-level resources.

@@ -87,11 +87,11 @@ func ExampleDevices_ReserveWith() {
 	pod.UID, pod.Name, pod.Namespace = "1234", "trainer", "default"
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}
 	fmt.Println(devices.ReserveWith(context.Background(), pod, &lamp{}))
-	fmt.Println(devices.Allocator().Claims()[0].Devices[0].ID)
+	fmt.Println(devices.Allocator().Claims()[0].Devices[0].ID, "by the policy", devices.Allocator().Topology().Policy)
 	// Output:
 	// container 0 on NUMA nodes {0}
 	// <nil>
-	// gpu0
+	// gpu0 by the policy single-numa-node
 }
 
 // A pod is evicted when its device becomes unhealthy, so that its controller replaces it. *lifecycle.Reconciler has the method Evict.
