@@ -52,10 +52,13 @@ func (m Mask) IsNarrowerThan(other Mask) bool {
 }
 
 // String returns the numbers of the NUMA nodes, for example "{0,3}".
-func (m Mask) String() string {
+func (m Mask) String() string { return "{" + m.List() + "}" }
+
+// List returns the numbers of the NUMA nodes in the format of cpuset.mems, for example "0,3". It is empty for no nodes.
+func (m Mask) List() string {
 	var numbers []string
 	for n := range m.Nodes() {
 		numbers = append(numbers, strconv.Itoa(n))
 	}
-	return "{" + strings.Join(numbers, ",") + "}"
+	return strings.Join(numbers, ",")
 }

@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -173,11 +171,7 @@ func (p *Placement) setMemoryNodes(pod *corev1.Pod, container string, launch *po
 	if p.memory == nil {
 		return nil
 	}
-	var ids []string
-	for id := range p.memory.Policy().NodesOf(p.memory.State(), string(pod.UID), container).Nodes() {
-		ids = append(ids, strconv.Itoa(id))
-	}
-	launch.MemoryNodes = strings.Join(ids, ",")
+	launch.MemoryNodes = p.memory.Policy().NodesOf(p.memory.State(), string(pod.UID), container).List()
 	for i, c := range listContainers(pod) {
 		if c.spec.Name == container {
 			return p.memory.Start(&newMemoryPod(pod).Pod, i)
