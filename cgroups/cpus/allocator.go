@@ -31,7 +31,7 @@ type AllocatorOptions struct {
 	// methods that change the state. An error goes to Error, and the next change exports again. Nil: nothing is exported.
 	Export func(policy string, s State) error
 	// Changed is called after each change, with no lock held, also if the record could not be written. It must not block. NewAllocator does not call it.
-	// It wakes a [Writer]; see [NewWriter]. Nil: no call.
+	// Set it to call [Writer.Wake] if there is a Writer; see [NewWriter]. Nil: no call.
 	Changed func()
 	// Error is called for errors that no call returns, with no lock held: a damaged record, an error of Previous, or a failed export. NewAllocator may
 	// call it. It must not block. Nil: no call.
@@ -56,7 +56,7 @@ type Allocator struct {
 
 // NewAllocator returns an Allocator that continues, by [Policy.Restore], with the state in the record, or with that of AllocatorOptions.Previous if
 // there is no record. It writes the record and exports the state. NewAllocator returns errors of reading and writing the record. It renames a damaged
-// record and reports it to AllocatorOptions.Error; the pods of the record have no CPUs until they are reserved again. It reports an error of Previous
+// record and reports it to AllocatorOptions.Error; all CPUs are then in the shared pool: reserve running pods before new ones. It reports an error of Previous
 // likewise and continues without a state. With Kubelet.RefuseChanged, it returns the errors of Previous and Restore.
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts, reservations: map[*Reservation]bool{}}
@@ -132,7 +132,7 @@ func (a *Allocator) State() State {
 func (a *Allocator) Policy() *Policy { return a.policy }
 
 // Reservation reserves the exclusive CPUs of one pod, along with its devices and memory: for each container, the caller merges the hints of all
-// resources, see [device.Policy.Merge], and calls Take with the merged hint. The state does not change before Commit, but other reservations cannot take
+// resources, see [device.Merger.Merge], and calls Take with the nodes of the merged hint. The state does not change before Commit, but other reservations cannot take
 // the CPUs: several pods may be reserved at one time. Call Commit or Undo(0) in the end: without either, the CPUs are blocked until the agent exits. A
 // Reservation must not be used concurrently.
 type Reservation struct {

@@ -13,10 +13,13 @@
 //		return err
 //	}
 //	pod := &cpus.Pod{UID: uid, Guaranteed: true, Containers: []cpus.Container{{Name: "app", Millis: 2000}}}
-//	if err := agent.Reserve(pod, nil); err != nil {
+//	if err := agent.Reserve(pod, nil); err != nil { // nil: CPUs of any NUMA nodes
 //		return err // start no container; the pod must fail if the error is a *device.Refusal
 //	}
 //	set, exclusive := agent.CPUs(uid, "app")
+//
+// Reserve is for agents that align no other resource with the CPUs. To merge the hints of CPUs, devices and memory, use [Allocator.Begin]. For other
+// containers to leave the CPUs before the container starts, use a [Writer].
 //
 // # Model
 //
@@ -24,7 +27,7 @@
 // its CPU request is a whole number of CPUs above zero. Usually one container has the CPUs for itself; later containers of the pod may reuse the CPUs of
 // an init container. All other containers run in the shared pool of the node.
 //
-// With Gates.PodLevel, a container of a pod with pod-level resources needs exclusive CPUs if Container.Guaranteed is true, too. Under the topology scope
+// In a pod with pod-level resources, a container needs exclusive CPUs only if Gates.PodLevel and Container.Guaranteed are true as well. Under the topology scope
 // "pod", such a pod has exclusive CPUs as a whole, which its containers divide: some have a part for themselves, the remaining containers share a part.
 // See [Policy.ReservePod] and [State.SharesPod].
 //

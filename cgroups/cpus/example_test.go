@@ -27,8 +27,8 @@ func ExampleLayout_Take() {
 		count   int
 		options cpus.Options
 	}{
-		{4, cpus.Options{}},
-		{4, cpus.Options{SpreadNodes: true}},
+		{10, cpus.Options{}},
+		{10, cpus.Options{SpreadNodes: true}},
 		{10, cpus.Options{WholeCores: true, SpreadNodes: true, AlignSocket: true}},
 		{4, cpus.Options{SpreadCores: true}},
 		{4, cpus.Options{AlignCaches: true}},
@@ -43,8 +43,8 @@ func ExampleLayout_Take() {
 	}
 	// Output:
 	// threads per core: 2
-	// 0-1,8-9
-	// 0-1,8-9
+	// 0-4,8-12
+	// 0-2,4-6,8-9,12-13
 	// 0-2,4-5,8-10,12-13
 	// 0-3
 	// 0-1,8-9

@@ -13,15 +13,16 @@ import (
 // maxHints limits the sets of NUMA nodes that are tried on a machine with more than [device.MaxHintNodes] nodes.
 const maxHints = 1024
 
-// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first. Nil: the container needs no exclusive CPUs, or any NUMA
-// nodes will do. Empty but not nil: no set has enough CPUs, and the topology manager refuses the pod. The containers before i must have their CPUs.
-// Source: getTopologyHintsForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first, for [device.Merger.Merge]. Take the CPUs with the merged hint
+// in all cases in which Merge admits the pod. The containers before i must have their CPUs. Source: getTopologyHintsForAdd in
+// pkg/kubelet/cm/cpumanager/policy_static.go.
+//   - Nil: the container needs no exclusive CPUs, so that they do not restrict the merge.
+//   - Empty, but not nil: no set has enough CPUs, and the topology policies restricted and single-numa-node refuse the pod.
+//   - If the container has CPUs in s, as after a restart, the sets have these CPUs. The list is empty if their number is not the request.
+//   - If the container has CPUs in s, or Pod.Running is true, the result is nil in place of hints that Config.Topology would refuse: a restart refuses no
+//     running pod. With Kubelet.RefuseRunning it is not.
 //
-// A list of one set is shared by all calls, and callers must not change it. Hints allocates memory only for longer lists.
-//
-// If the container has CPUs in s, as after a restart, Hints returns the hints of these CPUs, and an empty list if their number is not the request. For
-// such a container, and for a pod with Pod.Running, Hints returns nil in place of hints that the topology policy would refuse. With Kubelet.RefuseRunning,
-// Hints returns the refused hints, too.
+// A list of one set is shared by all calls, and callers must not change it. Hints makes heap allocations only for longer lists.
 //
 // On a machine with more than [device.MaxHintNodes] NUMA nodes with CPUs, Hints tries all sets of few nodes, as long as there are at most about a
 // thousand, and of each larger size only the set with the most free CPUs. The kubelet tries all sets, and their number doubles with each node.
@@ -40,8 +41,8 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 	return hints
 }
 
-// PodHints returns the sets of NUMA nodes that have the CPUs of a pod: the request of a pod for which IsPodLevel is true, or the exclusive CPUs that the
-// containers of another pod have at most at one time. Nil, an empty result and a running pod have the meaning that they have in [Policy.Hints]. The
+// PodHints returns the sets of NUMA nodes that have the CPUs of a pod. If IsPodLevel is true, these are as many as the pod requests; otherwise the largest
+// number that its containers have at one time, since later containers reuse the CPUs of init containers. Nil, an empty result and a running pod have the meaning that they have in [Policy.Hints]. The
 // result is also empty if [Policy.ReservePod] would leave no CPU to share. Source: getPodTopologyHintsForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {

@@ -13,12 +13,13 @@ import (
 )
 
 // Notice reports that [Policy.Restore] found CPUs that a new assignment would not have: a container keeps exclusive CPUs that the policy would not
-// assign now, a container has lost CPUs, or the shared pool has reserved CPUs despite strict-cpu-reservation. Lost CPUs are reported once, by the
-// Restore that removes them. Each later Restore repeats the other notices while their reason lasts.
+// assign now, a container has lost CPUs, or the shared pool has reserved CPUs despite strict-cpu-reservation. A Notice is for the log: the pod runs on, and a
+// new pod in its place follows the configuration. Lost CPUs are reported once, by the Restore that removes them. Each later Restore repeats the other
+// notices while their reason lasts.
 type Notice struct {
 	PodUID, Container string          // the notice is about the shared pool if PodUID is empty, and about all CPUs of a pod if Container is [WholePod]
 	Before, After     topology.CPUSet // CPUs before and after Restore; a container with equal sets keeps them. Before is empty for the shared pool
-	Reason            string
+	Reason            string          // for people; the text may change
 }
 
 // String returns a line for the log.
@@ -37,8 +38,8 @@ func (n Notice) String() string {
 }
 
 // Restore returns the state with which an agent continues that has loaded s, perhaps of another configuration or machine. A container keeps its exclusive
-// CPUs, also under the policy none, with three exceptions: the machine lacks the CPU, a pod with a lower UID has the CPU, or no CPU would be left to the
-// shared pool. A container that loses all its CPUs has an empty set in the state, and runs in the shared pool. [Notice] describes the notices.
+// CPUs, also under the policy none, with three exceptions: the machine lacks the CPU, another pod with a lower UID has the CPU, too, or no CPU would be left
+// to the shared pool. A container that loses all its CPUs has an empty set in the state, and runs in the shared pool. [Notice] describes the notices.
 //
 // The shared pool gets the CPUs that no container has. With strict-cpu-reservation, it gets reserved CPUs only if no other CPU is left. If no CPU is left
 // at all, Restore moves one CPU from its containers to the pool: the lowest reserved CPU, or the lowest CPU of the machine if none is reserved. With

@@ -16,7 +16,7 @@ import (
 // options are those of the kubelet's static CPU manager policy.
 type Options struct {
 	WholeCores  bool // full-pcpus-only: with SpreadNodes, NUMA nodes give whole cores; otherwise without effect on Take. See Layout.ThreadsPerCore
-	SpreadNodes bool // distribute-cpus-across-numa: NUMA nodes get equal shares
+	SpreadNodes bool // distribute-cpus-across-numa: the CPUs come from the fewest NUMA nodes that can give equal shares
 	SpreadCores bool // distribute-cpus-across-cores: single CPUs of a socket are taken by ID, not by core: containers may share cores
 	AlignSocket bool // align-by-socket: with SpreadNodes, NUMA nodes of one socket are preferred
 	AlignCaches bool // prefer-align-cpus-by-uncorecache: CPUs that share a last-level cache are preferred; without effect with SpreadNodes

@@ -26,16 +26,17 @@ const (
 // change their CPUs; the kubelet does not either.
 type RunningContainer struct {
 	ID, PodUID, Container string
-	Created               bool // the container has not started: its CPUs are written again when it has, because an update during the start may have no effect
+	// Created is true until the container has started. A runtime may lose an update during the start, so that the first pass after it writes the CPUs again.
+	Created bool
 }
 
 // WriterOptions configures a [Writer].
 type WriterOptions struct {
-	// Running returns the running containers, from a cache: each pass calls it. It is not called concurrently. The Writer uses the slice until the next
-	// call. Required.
+	// Running returns the running containers of the agent, from a cache: each pass calls it, never concurrently, and uses the slice until the next call.
+	// Containers that the Allocator does not know get the shared pool. Required.
 	Running func(ctx context.Context) ([]RunningContainer, error)
 	// Write sets cpuset.cpus of the container with this ID, as UpdateContainer of package cri. Up to 16 calls run concurrently, with a timeout of 10 s
-	// each. Write is not called again for a container that has the CPUs. Required.
+	// each. The Writer remembers what it has written, and does not call Write again for the same CPUs. Required.
 	Write func(ctx context.Context, id string, set topology.CPUSet) error
 	// Period is the time between two passes without an event, cpuManagerReconcilePeriod. Zero: 10 s.
 	Period time.Duration

@@ -6,14 +6,14 @@
 //
 //	policy, err := numa.NewPolicy(machine, numa.Config{Policy: numa.PolicyStatic, ReservedMemory: reserved, SystemReserved: system})
 //	memory, err := numa.NewAllocator(policy, numa.AllocatorOptions{Record: "/var/lib/agent/memory"})
-//	merger, err := device.NewMerger(device.Restricted, nil, numaNodes)
+//	merger, err := device.NewMerger(device.Restricted, nil, []device.NUMANode{{ID: 0}, {ID: 1}})
 //	...
 //	requests, err := numa.ConvertRequests(spec.Resources.Requests) // of container app
 //	pod := &numa.Pod{UID: uid, Guaranteed: true, Containers: []numa.Container{{Name: "app", Requests: requests}}}
 //	r, err := memory.Begin(pod)
 //	...
 //	for i := range pod.Containers {
-//		best, admit := merger.Merge(slices.Concat(r.Hints(i), deviceHints[i]))
+//		best, admit := merger.Merge(slices.Concat(r.Hints(i), otherHints[i])) // those of the CPUs and devices of container i
 //		if !admit {
 //			r.Undo(0)
 //			return errors.New("Resources cannot be allocated with Topology locality")
@@ -23,8 +23,8 @@
 //			return err // a *numa.Refusal: the pod fails
 //		}
 //	}
-//	err = r.Commit()                            // before the first container starts
-//	nodes := memory.State().NodesOf(uid, "app") // cpuset.mems; empty: all NUMA nodes
+//	err = r.Commit()                                           // before the first container starts
+//	mems := policy.NodesOf(memory.State(), uid, "app").List() // for cpuset.mems; empty: all NUMA nodes
 //	...
 //	err = memory.Release(uid) // after the pod has terminated
 //
@@ -35,8 +35,7 @@
 // nodes. The package only counts bytes: the kernel may place memory of other processes on the nodes.
 //
 // If a container has memory on one NUMA node, only containers with memory on this one node use it. The NUMA nodes of a container with memory on several
-// nodes are a group, and only containers with exactly this set of nodes use them. There is one exception: if the topology policy merges the hints to one
-// node of a group, and the node has enough free memory, [Policy.Reserve] takes the node.
+// nodes are a group, and only containers with exactly this set of nodes use them, with the exception at [Policy.Reserve].
 //
 // With Config.PodLevel and the topology scope "pod", a pod with pod-level resources has memory as a whole, of which its containers have parts; see
 // [Policy.ReservePod].
@@ -45,8 +44,8 @@
 //
 //   - Kubelet: it frees the memory of an init container when the next container starts, and may refuse the pod after a restart. Policy: the init container
 //     keeps its NUMA nodes until the pod has terminated. Switch: Kubelet.FreeInit.
-//   - Kubelet: after a change of the policy, the reserved memory or the machine, it does not start. Policy: containers keep their memory, see
-//     [Policy.Restore]. Switch: Kubelet.RefuseChanged.
+//   - Kubelet: after a change of the policy, the reserved memory or the machine, it does not start. Policy: it starts. Containers keep their memory, unless
+//     the policy has changed. Switch: Kubelet.RefuseChanged.
 //   - Kubelet: it frees the memory of a terminated pod when it admits the next pod. Policy: [Policy.Release] frees it. Switch: none.
 //   - Kubelet: it panics for a huge page size that the machine lacks. Policy: it refuses the pod. Switch: none.
 //   - Kubelet: it tries all sets of NUMA nodes, and does not return on large machines. Policy: from eleven unused NUMA nodes on, the list of hints is

@@ -50,10 +50,8 @@ func ExamplePolicy_Reserve() {
 	for _, pod := range []*numa.Pod{examplePod("a", "800Mi"), examplePod("b", "600Mi"), examplePod("c", "500Mi")} {
 		next := state
 		for i := range pod.Containers {
-			best, admit := device.BestEffort.Merge(policy.Hints(next, pod, i), 0b11)
-			if !admit {
-				continue
-			}
+			// No set has the memory of pod c: its hints are nil, and the merged hint is all nodes.
+			best, _ := device.BestEffort.Merge(policy.Hints(next, pod, i), 0b11) // best-effort admits all pods
 			var err error
 			if next, err = policy.Reserve(next, pod, i, best); err != nil {
 				refusal, _ := errors.AsType[*numa.Refusal](err)
@@ -112,7 +110,8 @@ func ExamplePolicy_Restore() {
 	}
 	defer os.RemoveAll(dir)
 	policy, pod := examplePolicy(), examplePod("a", "800Mi")
-	state, err := policy.Reserve(numa.State{}, pod, 1, device.Hint{})
+	pod.Containers = pod.Containers[1:] // app
+	state, err := policy.Reserve(numa.State{}, pod, 0, device.Hint{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -132,7 +131,7 @@ func ExamplePolicy_Restore() {
 	}
 	restored, err := policy.Restore(saved)
 	fmt.Println("changes:", restored.Changes, err)
-	state = policy.Start(restored.State, pod, 1)
+	state = policy.Start(restored.State, pod, 0)
 	for _, uid := range state.Pods() {
 		fmt.Println("pod", uid, state.Blocks(uid, "app"))
 		state = policy.ReleaseContainer(state, uid, "app")

@@ -11,19 +11,19 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Hints returns the sets of NUMA nodes from which container i of a pod can have its memory, for [device.Merger.Merge]: a list for each requested type,
-// sorted by type. Each set has enough memory of all requested types. It is one node that no group has, all nodes of one group, or several nodes without
-// blocks. The smallest sets are first. Callers must not change the lists, which may share memory.
+// Hints returns the sets of NUMA nodes from which container i of a pod can have its memory, for [device.Merger.Merge]: one list for each requested type of
+// memory, sorted by type, all with the same sets. Each set is one node that no group has, all nodes of one group, or several nodes without blocks, and has
+// enough free memory of all requested types. The smallest sets are first. Callers must not change the lists, which may be parts of the Policy.
 //
 // A container that has memory in s has the one hint of its NUMA nodes. The result is nil, for which Merge uses the hints of the other resources only:
 //   - if the container cannot have memory of its own;
 //   - if it has memory in s, and its requests differ from this memory;
 //   - if it has none in s, and Pod.Running is true;
-//   - if no set has enough memory. As in the kubelet, the topology policy then decides without memory, and [Policy.Reserve] returns a [*Refusal], except
-//     for a merged hint of one node of a group that has enough memory.
+//   - if no set has enough memory. As in the kubelet, the topology policy may then admit the pod, and [Policy.Reserve] refuses it: call Reserve after nil
+//     hints, too.
 //
-// Hints allocates no memory if the result has one set: of any nodes on a machine with up to [device.MaxHintNodes] nodes, of one node or all nodes on any
-// machine.
+// Hints makes no heap allocation if the result is one set of NUMA nodes; on a machine with more than [device.MaxHintNodes] nodes, only if the set is one node
+// or all nodes.
 //
 // The time grows with the number of NUMA nodes that no block uses. If there are more than ten of these, the list has at most 1,024 sets, all of the
 // smallest size first. Source: GetTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.

@@ -19,14 +19,16 @@ type Pod struct {
 	Guaranteed           bool              // the QoS class of the pod is Guaranteed
 	PodLevel             bool              // spec.resources of the pod is set: its containers have memory of their own only with Config.PodLevel
 	Requests             map[string]uint64 // bytes of spec.resources by type of memory, from [ConvertRequests]; nil: none
-	Running              bool              // the pod ran when the agent started: a container without memory of its own gets none, and is not refused; unlike in package cpus
-	Containers           []Container       // in the order in which they start: init containers and sidecars first
+	// Running is true if the pod ran when the agent started: a container without memory in the state then gets none, because it runs with all NUMA nodes in
+	// cpuset.mems, and is not refused. Package cpus assigns CPUs to such a container if it can.
+	Running    bool
+	Containers []Container // in the order in which they start: init containers and sidecars first
 }
 
 // Container is a container of a [Pod]. An ephemeral container has no memory of its own and is left out.
 type Container struct {
 	Name     string
-	Kind     device.ContainerKind // Init: [Policy.Reserve] moves the bytes of the container to later containers
+	Kind     device.ContainerKind // an [device.Init] container leaves its bytes to later containers; see [Policy.Reserve]
 	Requests map[string]uint64    // bytes of each requested type of memory, from [ConvertRequests]; a request of zero bytes also assigns NUMA nodes
 	// Guaranteed is true if the limits of CPU and memory equal the requests, and are not zero. It is read only if Pod.PodLevel is true: containers of such a
 	// pod that are not Guaranteed have no memory of their own.

@@ -34,7 +34,7 @@ type Policy struct {
 // Amounts are the amounts of one type of memory on a NUMA node in bytes, also of huge pages. The names are those of the kubelet's file.
 type Amounts struct {
 	Total          uint64
-	SystemReserved uint64 // of the node in Config.ReservedMemory, not in Config.SystemReserved
+	SystemReserved uint64 // reserved on this node by Config.ReservedMemory; not Config.SystemReserved
 	Allocatable    uint64 // Total without SystemReserved and, for [Memory], without huge pages; not below zero
 	Reserved       uint64 // by containers
 	Free           uint64 // Allocatable without Reserved

@@ -54,9 +54,10 @@ func (l Lack) String() string {
 	return fmt.Sprintf("NUMA nodes %s: %s", l.Nodes, strings.Join(reasons, "; "))
 }
 
-// Explain returns one Lack for each NUMA node that has blocks or too little free memory for container i of a pod. It adds one Lack for each group with too
-// little, and one for all nodes without blocks together if they have too little. A node with blocks has a Lack even if it can serve the container, because
-// it cannot join other nodes. The result is nil if the container has memory in s, or cannot have memory of its own.
+// Explain returns the reasons for which sets of NUMA nodes cannot serve container i of a pod: a [Lack] for each node that has blocks or too little free
+// memory, for each group with too little, and for all nodes without blocks together if they have too little. A node with blocks and enough free memory is
+// listed, too, with an empty Lack.Type, because no new group can contain it. The result is nil if the container has memory in s, or cannot have memory of
+// its own.
 func (p *Policy) Explain(s State, pod *Pod, i int) []Lack {
 	reqs := p.listRequests(p.containerRequests(pod, i))
 	if _, ok := s.pods.get(pod.UID)[pod.Containers[i].Name]; ok || !p.static || len(reqs) == 0 {

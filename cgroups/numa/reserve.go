@@ -9,13 +9,16 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Reserve returns the state in which container i of a pod has its memory. affinity is the merged hint of the topology policy. If affinity has no nodes,
-// Reserve takes the best of [Policy.Hints]; if its nodes have too little free memory, the best hint that contains them. A preferred affinity is not
-// replaced by a hint that is not preferred: Reserve then returns a [*Refusal]. If the merged hint is one node of a group, as
-// best-effort may merge it, and the node has enough free memory, Reserve takes the node.
+// Reserve returns the state in which container i of a pod has its memory. affinity is the merged hint of the topology policy. Reserve takes the nodes of
+// affinity. If affinity has no nodes, it takes the best of [Policy.Hints]; if the nodes have too little free memory, the best hint that contains them. A
+// preferred affinity is not replaced by a hint that is not preferred: Reserve then returns a [*Refusal].
+//
+// affinity can be one node of a group, which is not among the hints: best-effort merges sets to their intersection, and nil hints do not restrict the
+// merge. If the node has enough free memory, Reserve takes it. No further container can then use the group until all blocks on the node are freed.
 //
 // Init containers have exited when container i starts. So Reserve first moves bytes to container i from the blocks of the init containers before it that
-// are on exactly its NUMA nodes. These blocks shrink, at most to zero bytes. Only the missing bytes are subtracted from the free memory.
+// are on exactly its NUMA nodes, and subtracts only the missing bytes from the free memory. The blocks of init containers become smaller. A block of zero
+// bytes still counts as a block on its nodes.
 //
 // The state does not change, and there is no error, if the container cannot have memory of its own, has memory in s, or Pod.Running is true. The caller
 // reserves the containers of a pod in their order, and keeps its previous state after an error. The error is a *Refusal if the pod must fail. Reserve also

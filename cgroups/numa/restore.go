@@ -12,9 +12,11 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Saved is the content of a file with the memory of containers: of a record or of a kubelet's checkpoint.
+// Saved is the content of a file with the memory of containers. A record is the agent's own file: [Policy.Save] returns its content, [WriteRecord] writes and
+// [ReadRecord] reads it. A checkpoint is the file memory_manager_state of a kubelet: [Policy.Export], [WriteCheckpoint] and [ReadCheckpoint]. An [Allocator]
+// calls these functions itself.
 type Saved struct {
-	Path   string                        // of the checkpoint; empty: the content is of a record
+	Path   string                        // of a checkpoint that was read, for the errors of [Policy.Restore]; otherwise empty
 	Policy string                        // name of the policy
 	Nodes  []Node                        // use of the NUMA nodes, by ID
 	Pods   map[string]map[string][]Block // blocks by pod UID and container, sorted by type
@@ -26,13 +28,13 @@ type Restored struct {
 	Changes []string // differences of machine and configuration from those of the previous agent, as sentences for a log
 }
 
-// Save returns the content of a record of s. The result shares memory with s, and must not be changed.
+// Save returns the content of a record of s. Callers must not change the maps and slices of the result, which are also those of s.
 func (p *Policy) Save(s State) Saved {
 	return Saved{Policy: p.Name(), Nodes: p.Nodes(s), Pods: s.pods.collectPods()}
 }
 
 // Export returns the content of a checkpoint of s for a kubelet. It omits containers with memory on NUMA nodes or of types that the machine lacks: with
-// them, no kubelet would start. The result shares memory with s, and must not be changed.
+// them, no kubelet would start. Callers must not change the maps and slices of the result, which may be those of s.
 func (p *Policy) Export(s State) Saved {
 	if !s.mixed {
 		return p.Save(s)
@@ -56,7 +58,7 @@ func (p *Policy) Export(s State) Saved {
 	return p.Save(next)
 }
 
-// Restore returns the state of a file, which shares memory with saved. If saved is of the same policy, all containers keep their blocks, even if the
+// Restore returns the state of a file. The caller must not change the maps and slices of saved any more. If saved is of the same policy, all containers keep their blocks, even if the
 // machine, the reserved memory or Config.PodLevel has changed: Restore then computes the free memory of the NUMA nodes from the blocks. A block on a NUMA
 // node that the machine lacks is kept, and not counted. If saved is of the other policy, no container has memory of its own.
 //

@@ -17,10 +17,11 @@
 //
 // # Errors
 //
-// The package has no error types. If a file is missing or invalid, the error of Read names the file, and wraps the error of the file system, such as
-// [fs.ErrNotExist].
+// The package has no error types. Read continues without some of the files, see there. If another file is missing or invalid, the error names the file, and
+// wraps the error of the file system, such as [fs.ErrNotExist].
 //
-// Source: the package sysinfo of cadvisor, and Documentation/ABI/stable/sysfs-devices-node and sysfs-devices-system-cpu of the kernel.
+// Source: the package sysinfo of cadvisor, with which the kubelet reads the machine, and Documentation/ABI/stable/sysfs-devices-node and
+// sysfs-devices-system-cpu of the kernel.
 //
 // Test kit: [Parse], which returns a machine from a line of text.
 package topology

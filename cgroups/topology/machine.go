@@ -15,8 +15,8 @@ type CPU struct {
 	Core   int // lowest ID of the CPUs of the Machine that share the core; not core_id of the kernel, which repeats in each socket
 	Socket int // physical_package_id; -1 if the kernel reports -1, as on some virtual machines
 	Node   int // ID of the NUMA node
-	// Cache identifies the last-level cache within the NUMA node: two CPUs of one node share the cache if their values are equal. It is the kernel's cache ID
-	// if the node has several last-level caches, and Socket if the node has one or the ID is unknown. Do not compare CPUs of different nodes.
+	// Cache identifies the last-level cache within the NUMA node: CPUs of one node with equal values share the cache. It is the kernel's cache ID, or Socket if
+	// the node has one cache. Read also sets it to Socket for CPUs whose cache it cannot read. Values of different nodes are not comparable.
 	Cache int
 }
 

@@ -48,8 +48,9 @@ func (s *shape) fields() []shapeField {
 // that share a node, have consecutive IDs. In "1 socket 2 nodes 4 cores 2 threads", the CPUs 0 and 4 share a core, and node 0 has the CPUs 0-1,4-5.
 // The distance between two nodes is 20. There are no huge pages.
 //
-// Parse returns an error if a field is unknown, repeated, out of range or missing without a default, if there are more than [MaxCPUs] CPUs, if cores or
-// several caches cannot be evenly divided, or if nodes is neither a multiple nor a divisor of sockets.
+// Parse returns an error if a field is unknown, repeated, out of range or missing without a default, and if there are more than [MaxCPUs] CPUs. nodes must be
+// a multiple or a divisor of sockets. All nodes must have equally many cores, all caches equally many cores, and all nodes equally many caches; one cache of
+// a socket may serve several nodes.
 func Parse(text string) (*Machine, error) {
 	var s shape
 	if err := s.parseFields(text); err != nil {

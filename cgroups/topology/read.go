@@ -21,16 +21,18 @@ const (
 	maxFile = 64 << 10 // bytes
 )
 
-// Read reads the machine from sys/devices/system/cpu and sys/devices/system/node in root, which is normally os.DirFS("/"). It sees all online CPUs, also
-// those that a cpuset takes from the agent. It follows no symbolic link below these directories: of the links node/node<M>/cpu<N> it uses the names. If a
-// file is missing:
+// Read reads the machine from sys/devices/system/cpu and sys/devices/system/node in root: os.DirFS("/"), or os.DirFS("/host") in a container that has the
+// host's /sys at /host/sys. It returns all online CPUs of the machine, also CPUs on which the calling process may not run. It follows no symbolic link below
+// these directories: of the links node/node<M>/cpu<N> it uses the names. If a file is missing:
 //
 //   - cpu/online: Read takes all CPUs with a directory cpu/cpu<N>.
-//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or the link of the CPU in a NUMA node: Read omits the CPU.
+//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or the link of the CPU in a NUMA node: Read omits the CPU, as cadvisor does.
 //   - all directories node/node<N>: Read returns one Node without memory for each socket, with the ID of the socket. CPUs with Socket -1 are on node 0.
 //   - meminfo, hugepages or distance of a NUMA node: the field of Node is zero or nil.
-//   - a file below cpu/cpu<N>/cache, or its content is invalid: Read sets Cache to Socket for the core and all later cores of the NUMA node, as the
-//     kubelet does. Read visits the cores by name of CPU, cpu10 before cpu2. On s390x, Cache is 0 in place of an ID.
+//   - a file below cpu/cpu<N>/cache, or its content is invalid: Read sets Cache to Socket for this core and for the cores of the NUMA node that it visits
+//     later, so that CPUs are chosen as by the kubelet, which gives up there. It visits cores by the name of a CPU, cpu10 before cpu2.
+//
+// The kernel has no IDs of caches on s390x: Cache is 0 for all CPUs of a NUMA node with several last-level caches.
 //
 // Read returns an error for any other missing or invalid file, for an online CPU whose ID is not below [MaxCPUs], and if no CPU is left.
 func Read(root fs.FS) (*Machine, error) {

@@ -33,9 +33,9 @@ func NewCPUSet(ids ...int) (s CPUSet) {
 // Add adds a CPU to the set. It panics if the ID is negative or not below [MaxCPUs].
 func (s *CPUSet) Add(id int) { s.words[id/64] |= 1 << (id % 64) }
 
-// ParseCPUSet parses the kernel's list format, such as "0-3,8". The empty text is the empty set. IDs may be in any order, and repeated up to 4,096 IDs in
-// total. ParseCPUSet returns an error for a space, a newline, with which the files of the kernel end, a stride such as "0-8:2", a range from a higher to a
-// lower ID, and an ID not below [MaxCPUs]. Source: cpuset(7).
+// ParseCPUSet parses the kernel's list format, such as "0-3,8". The empty text is the empty set. IDs may be in any order and may be repeated. ParseCPUSet
+// returns an error for more than 4,096 IDs with repetitions, a stride such as "0-8:2", a range from a higher to a lower ID, an ID not below [MaxCPUs], and for
+// white space: cut off the newline with which files of the kernel end. Source: cpuset(7).
 func ParseCPUSet(text string) (s CPUSet, err error) {
 	if text == "" {
 		return s, nil

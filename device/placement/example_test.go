@@ -34,7 +34,7 @@ func ExampleNew() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	machine, _ := topology.Parse("2 sockets 2 nodes 4 cores 4096 MiB")
-	policy, err := cpus.NewPolicy(machine, cpus.Config{Policy: cpus.PolicyStatic, ReservedMillis: 500})
+	policy, err := cpus.NewPolicy(machine, cpus.Config{Policy: cpus.PolicyStatic, ReservedMillis: 500, Topology: device.Restricted})
 	if err != nil {
 		fmt.Println(err) // as a kubelet that does not start
 		return
@@ -68,6 +68,12 @@ func ExampleNew() {
 	for i := range pod.Spec.Containers {
 		var launch podspec.Launch
 		err := placed.Container(ctx, pod, &pod.Spec.Containers[i], &launch)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		// Create the container with launch here, start it after PrepareStart.
+		err = placed.PrepareStart(ctx, pod, &pod.Spec.Containers[i], "container-"+pod.Spec.Containers[i].Name)
 		fmt.Println(pod.Spec.Containers[i].Name, launch.CPUs, placed.HasExclusiveCPUs(pod, pod.Spec.Containers[i].Name), launch.MemoryNodes, err)
 	}
 	fmt.Println(placed.Memory("1234", "main"), placed.AllocatableMemory()) // for podresources.Options

@@ -25,8 +25,8 @@ type Files struct {
 	Export bool
 }
 
-// FilesIn returns the files "cpus", "cpu_manager_state", "memory" and "memory_manager_state" in dir, the root directory of the kubelet. If dir is empty, it
-// returns the zero value.
+// FilesIn returns the files "cpus" and "memory" of the agent, and the files "cpu_manager_state" and "memory_manager_state" of a kubelet, in dir. Use the
+// kubelet's root directory to take its place; no kubelet may run beside the agent. If dir is empty, FilesIn returns the zero value.
 func FilesIn(dir string, export bool) Files {
 	if dir == "" {
 		return Files{}
@@ -37,10 +37,12 @@ func FilesIn(dir string, export bool) Files {
 	}
 }
 
-// NewNode returns a Placement for the machine with this root directory, such as os.DirFS("/"). config is the configuration of the kubelet's CPU manager,
-// and opts.MemoryConfig that of its memory manager. NewNode sets Policy and MemoryPolicy of opts, and from files Record, Previous and Export of CPUs, and
-// Record, Checkpoint and Export of Memory. It keeps Changed and Error. Its errors are those of [topology.Read], [cpus.NewPolicy], [numa.NewPolicy] and [New].
-// If the CPU manager policy is none and the memory manager policy None, it logs the error of topology.Read, and continues with one CPU.
+// NewNode returns a Placement for the machine with this root directory, such as os.DirFS("/"): it reads the machine, creates the policies and calls [New].
+// config is the configuration of the kubelet's CPU manager, and opts.MemoryConfig that of its memory manager. NewNode overwrites Policy, MemoryPolicy,
+// CPUs.Record, CPUs.Previous, CPUs.Export, Memory.Record, Memory.Checkpoint and Memory.Export of opts.
+//
+// The errors are those of [topology.Read], [cpus.NewPolicy], [numa.NewPolicy] and [New]. If the CPU manager policy is none and the memory manager policy None,
+// an error of topology.Read is logged. The Placement then changes no CPUs and memory, and neither reads nor writes files.
 func NewNode(root fs.FS, config cpus.Config, files Files, opts Options) (*Placement, error) {
 	machine, err := topology.Read(root)
 	if err != nil && config.Policy != cpus.PolicyStatic && opts.MemoryConfig.Policy != numa.PolicyStatic { // no container has exclusive CPUs
@@ -95,7 +97,7 @@ func numaNodes(machine *topology.Machine) []device.NUMANode {
 // CPUUsage counts the CPUs in use, for prom.Metrics.CPUs.
 func (p *Placement) CPUUsage() cpus.Usage { return p.opts.Policy.Usage(p.allocator.State()) }
 
-// Capacity returns the devices for the status of the Node, as poddevice.Devices.Capacity does; nil for a nil Placement.
+// Capacity returns the devices for the status of the Node, and the resources that the status must not have any more; see poddevice.Devices.Capacity.
 func (p *Placement) Capacity() (capacity, allocatable corev1.ResourceList, removed []corev1.ResourceName) {
 	if p == nil {
 		return nil, nil, nil

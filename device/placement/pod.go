@@ -108,7 +108,7 @@ func (p *Placement) Container(ctx context.Context, pod *corev1.Pod, container *c
 	return nil
 }
 
-// Health implements lifecycle.Devices: it returns the devices of a container.
+// Health returns the devices of a container with their health, for its status. It implements lifecycle.Devices.
 func (p *Placement) Health(uid, container string) []corev1.ResourceStatus {
 	return p.opts.Devices.Health(uid, container)
 }
@@ -176,9 +176,12 @@ func listNames(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// AdmitResize returns a [*podstatus.Rejection] with the reason Infeasible if a Guaranteed pod requests other CPUs than at the first Reserve of this agent,
-// under the CPU manager policy static, or other memory, under the memory manager policy Static, unless Options.ResizeCPUs or Options.ResizeMemory permits
-// the resize. Before that Reserve it returns another error. AdmitResize is for lifecycle.Options.AdmitResize. Source: pkg/kubelet/allocation/handlers.go.
+// AdmitResize admits an in-place resize, for lifecycle.Options.AdmitResize. pod has the new requests. AdmitResize compares them with those at the first
+// Reserve of the pod since the agent started, and returns a [*podstatus.Rejection] with the reason Infeasible if the pod is Guaranteed and
+//   - a request for CPU differs, the CPU manager policy is static and Options.ResizeCPUs is false; or
+//   - a request for memory differs, the memory manager policy is Static and Options.ResizeMemory is false.
+//
+// Before that Reserve, it returns an error that is no rejection. Source: pkg/kubelet/allocation/handlers.go.
 func (p *Placement) AdmitResize(pod *corev1.Pod) error {
 	isStatic := p.opts.Policy.Name() == cpus.PolicyStatic && !p.opts.ResizeCPUs
 	isMemoryStatic := p.memory != nil && p.memory.Policy().Name() == numa.PolicyStatic && !p.opts.ResizeMemory
@@ -212,8 +215,8 @@ func newInfeasible(manager, policy string) error {
 }
 
 // CPUs returns the IDs of the CPUs that a container has for itself, in ascending order. It returns nil for a container in the shared pool, and for a
-// container that shares the CPUs of its pod. For the latter, it returns the shared CPUs from the start of the agent until Reserve is called for the pod.
-// It implements podresources.CPUs.
+// container that shares the CPUs of its pod. A restarted agent cannot tell the latter before Reserve is called for the pod: until then CPUs returns the
+// shared CPUs. It implements podresources.CPUs.
 func (p *Placement) CPUs(podUID, container string) []int64 {
 	set, exclusive := p.allocator.CPUs(podUID, container)
 	if !exclusive || p.findRequests(podUID, container).sharesCPUs {

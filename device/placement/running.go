@@ -73,8 +73,9 @@ func (p *Placement) writeCPUs(ctx context.Context, id string, set topology.CPUSe
 	return nil
 }
 
-// PrepareStart writes the CPUs of a created container to the runtime, if they have changed since the call of Container. From this call on, Run writes each
-// change, also before Options.Containers lists the container: a pod that reserves these CPUs waits for this container. It implements lifecycle.StartPreparer.
+// PrepareStart writes the CPUs of a container to the runtime, if they have changed since the call of Container. Call it between creation and start. From this
+// call on, a Reserve that takes CPUs of the container waits until the container has left them, although Options.Containers may not list it yet.
+// After an error, do not start the container. PrepareStart implements lifecycle.StartPreparer.
 func (p *Placement) PrepareStart(ctx context.Context, pod *corev1.Pod, container *corev1.Container, id string) error {
 	key := containerKey{string(pod.UID), container.Name}
 	p.mu.Lock()
