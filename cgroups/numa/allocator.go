@@ -21,7 +21,8 @@ type AllocatorOptions struct {
 	Record string
 	// Checkpoint is the path of the file memory_manager_state of a kubelet, which NewAllocator reads if Record does not exist. Empty: it reads none.
 	Checkpoint string
-	// Export replaces Checkpoint after each change, for a kubelet that replaces the agent. An error goes to Error, and the next change exports again.
+	// Export replaces Checkpoint in NewAllocator and after each change, for a kubelet that replaces the agent. It needs Checkpoint. An error of writing goes to
+	// Error, and the next change exports again.
 	Export bool
 	// Error is called for errors that no call returns: a damaged record or checkpoint, or a failed export. It must not block or call the Allocator. Nil: no
 	// call.
@@ -46,8 +47,12 @@ type Allocator struct {
 //
 // A damaged record, and a checkpoint that is damaged or cannot be read, are reported to AllocatorOptions.Error, and no container has memory of its own.
 // NewAllocator renames such a record to *.damaged, and does not read the checkpoint in its place. It returns an error if it cannot read, rename or write the
-// record. With Kubelet.RefuseChanged, it also returns an error for a damaged checkpoint, and the errors of [Policy.Restore].
+// record, and for Export without Checkpoint. With Kubelet.RefuseChanged, it also returns an error for a damaged checkpoint, and the errors of
+// [Policy.Restore].
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
+	if opts.Export && opts.Checkpoint == "" {
+		return nil, errors.New("numa: AllocatorOptions.Export needs AllocatorOptions.Checkpoint, the file to write")
+	}
 	a := &Allocator{policy: policy, opts: opts}
 	saved, err := a.load()
 	if err != nil {
@@ -180,7 +185,7 @@ func (a *Allocator) save() error {
 			return err
 		}
 	}
-	if a.opts.Export && a.opts.Checkpoint != "" {
+	if a.opts.Export {
 		if err := WriteCheckpoint(a.opts.Checkpoint, a.policy.Export(s)); err != nil {
 			a.reportError(err)
 		}

@@ -275,3 +275,8 @@ func ExampleAllocator() {
 	// cpuset.mems {0} <nil>
 	// 924 MiB on node 0, pods [a]
 }
+
+func TestExportNeedsACheckpoint(t *testing.T) {
+	_, err := numa.NewAllocator(examplePolicy(), numa.AllocatorOptions{Export: true})
+	require.EqualError(t, err, "numa: AllocatorOptions.Export needs AllocatorOptions.Checkpoint, the file to write")
+}

@@ -4,6 +4,7 @@
 package placement
 
 import (
+	"errors"
 	"io/fs"
 	"path/filepath"
 
@@ -41,9 +42,13 @@ func FilesIn(dir string, export bool) Files {
 // config is the configuration of the kubelet's CPU manager, and opts.MemoryConfig that of its memory manager. NewNode overwrites Policy, MemoryPolicy,
 // CPUs.Record, CPUs.Previous, CPUs.Export, Memory.Record, Memory.Checkpoint and Memory.Export of opts.
 //
-// The errors are those of [topology.Read], [cpus.NewPolicy], [numa.NewPolicy] and [New]. If the CPU manager policy is none and the memory manager policy None,
-// an error of topology.Read is logged. The Placement then changes no CPUs and memory, and neither reads nor writes files.
+// The errors are those of [topology.Read], [cpus.NewPolicy], [numa.NewPolicy] and [New], and one for Export without the paths that it needs. If the CPU manager
+// policy is none and the memory manager policy None, an error of topology.Read is only logged. After such an error the Placement changes no CPUs and no
+// memory, and uses no files.
 func NewNode(root fs.FS, config cpus.Config, files Files, opts Options) (*Placement, error) {
+	if files.Export && (files.Checkpoint == "" || files.MemoryCheckpoint == "") {
+		return nil, errors.New("placement: Files.Export needs Files.Checkpoint and Files.MemoryCheckpoint, the files to write")
+	}
 	machine, err := topology.Read(root)
 	if err != nil && config.Policy != cpus.PolicyStatic && opts.MemoryConfig.Policy != numa.PolicyStatic { // no container has exclusive CPUs
 		if opts.Logger != nil {

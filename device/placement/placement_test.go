@@ -400,6 +400,8 @@ func TestMachineThatCannotBeRead(t *testing.T) {
 	require.Empty(t, launch.CPUs)
 	_, err = placement.NewNode(fstest.MapFS{}, cpus.Config{Policy: cpus.PolicyStatic, ReservedMillis: 1000}, placement.Files{}, opts)
 	require.Error(t, err)
+	_, err = placement.NewNode(fstest.MapFS{}, cpus.Config{}, placement.Files{Checkpoint: "cpu_manager_state", Export: true}, opts)
+	require.EqualError(t, err, "placement: Files.Export needs Files.Checkpoint and Files.MemoryCheckpoint, the files to write")
 	aligned, err := placement.ReadNodes(fstest.MapFS{}, device.Topology{})
 	require.NoError(t, err)
 	require.Empty(t, aligned.Nodes, "the policy none needs no nodes")
