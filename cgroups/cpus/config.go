@@ -16,8 +16,8 @@ import (
 
 // The values of [Config.Policy].
 const (
-	PolicyNone   = "none"   // no container has exclusive CPUs
-	PolicyStatic = "static" // containers of Guaranteed pods that request whole CPUs have exclusive CPUs
+	PolicyNone   = "none"   // no container gets exclusive CPUs
+	PolicyStatic = "static" // containers of Guaranteed pods that request whole CPUs get exclusive CPUs
 )
 
 // Config configures a [Policy] with the values of a kubelet's configuration. The zero value is the policy none.

@@ -8,15 +8,15 @@
 //	if err != nil {
 //		return err // the kubelet's text
 //	}
-//	agent, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{Record: "/var/lib/agent/cpus"})
+//	allocator, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{Record: "/var/lib/agent/cpus"})
 //	if err != nil {
 //		return err
 //	}
 //	pod := &cpus.Pod{UID: uid, Guaranteed: true, Containers: []cpus.Container{{Name: "app", Millis: 2000}}}
-//	if err := agent.Reserve(pod, nil); err != nil { // nil: CPUs of any NUMA nodes
+//	if err := allocator.Reserve(pod, nil); err != nil { // nil: CPUs of any NUMA nodes
 //		return err // start no container; the pod must fail if the error is a *device.Refusal
 //	}
-//	set, exclusive := agent.CPUs(uid, "app")
+//	set, exclusive := allocator.CPUs(uid, "app")
 //
 // Reserve is for agents that align no other resource with the CPUs. To merge the hints of CPUs, devices and memory, use [Allocator.Begin]. For other
 // containers to leave the CPUs before the container starts, use a [Writer].
@@ -24,11 +24,11 @@
 // # Model
 //
 // Exclusive CPUs are CPUs that no container of another pod may use. A container needs exclusive CPUs if the policy is static, its pod is Guaranteed, and
-// its CPU request is a whole number of CPUs above zero. Usually one container has the CPUs for itself; later containers of the pod may reuse the CPUs of
-// an init container. All other containers run in the shared pool of the node.
+// its CPU request is a whole number of CPUs above zero. It has them for itself, but later containers of the pod may reuse the CPUs of an init container.
+// All other containers run in the shared pool of the node. After a change to the policy none, running containers keep their exclusive CPUs.
 //
-// In a pod with pod-level resources, a container needs exclusive CPUs only if Gates.PodLevel and Container.Guaranteed are true as well. Under the topology scope
-// "pod", such a pod has exclusive CPUs as a whole, which its containers divide: some have a part for themselves, the remaining containers share a part.
+// In a pod with pod-level resources, a container needs exclusive CPUs only if Gates.PodLevel and Container.Guaranteed are true as well. If the topology manager has the
+// scope "pod", such a pod has exclusive CPUs as a whole, which its containers divide: some have a part for themselves, the remaining containers share a part.
 // See [Policy.ReservePod] and [State.SharesPod].
 //
 // The methods of a [Policy] are pure functions of a [State]. They compute hints for the topology manager, and the state after a reservation, a release and a restart of
@@ -46,7 +46,7 @@
 // NewPolicy returns the errors with which a kubelet does not start. A reservation returns a [*device.Refusal] with the kubelet's reason and message if a
 // container or pod cannot have its CPUs. [Policy.Explain] then returns how many CPUs of each NUMA node are free.
 //
-// # Differences from the kubelet
+// # Differs from the kubelet
 //
 //   - Kubelet: after some changes of the policy, its options or the machine, it does not start until its file is deleted. Policy: running containers
 //     keep their CPUs, and a [Notice] reports them. Switch: Kubelet.RefuseChanged.

@@ -88,7 +88,7 @@ func ExampleAllocator() {
 		fmt.Println(err)
 		return
 	}
-	agent, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{
+	allocator, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{
 		Record:   filepath.Join(dir, "record"),
 		Previous: func() (cpus.State, error) { return policy.ReadCheckpoint(checkpoint) },
 		Export:   cpus.ExportTo(checkpoint),
@@ -99,11 +99,11 @@ func ExampleAllocator() {
 		fmt.Println(err)
 		return
 	}
-	for _, notice := range agent.Notices() {
+	for _, notice := range allocator.Notices() {
 		fmt.Println(notice)
 	}
 	pod := &cpus.Pod{UID: "pod-2", Guaranteed: true, Containers: []cpus.Container{{Name: "app", Millis: 1000}}}
-	reservation, err := agent.Begin(pod)
+	reservation, err := allocator.Begin(pod)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -117,9 +117,9 @@ func ExampleAllocator() {
 		fmt.Println(err)
 		return
 	}
-	set, exclusive := agent.CPUs("pod-2", "app")
+	set, exclusive := allocator.CPUs("pod-2", "app")
 	fmt.Println("cpuset.cpus of pod-2:", set, exclusive)
-	if err := agent.Release("pod-1"); err != nil { // its containers have terminated
+	if err := allocator.Release("pod-1"); err != nil { // its containers have terminated
 		fmt.Println(err)
 		return
 	}

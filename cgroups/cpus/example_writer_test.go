@@ -24,12 +24,12 @@ func ExampleWriter() {
 		fmt.Println(err)
 		return
 	}
-	agent, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{}) // NewWriter shows how Changed wakes the writer
+	allocator, err := cpus.NewAllocator(policy, cpus.AllocatorOptions{}) // NewWriter shows how Changed wakes the writer
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	writer, err := cpus.NewWriter(agent, cpus.WriterOptions{
+	writer, err := cpus.NewWriter(allocator, cpus.WriterOptions{
 		Running: func(context.Context) ([]cpus.RunningContainer, error) {
 			return []cpus.RunningContainer{{ID: "4f1a", PodUID: "pod-1", Container: "log"}}, nil
 		},
@@ -50,17 +50,16 @@ func ExampleWriter() {
 		return
 	}
 	pod := &cpus.Pod{UID: "pod-2", Guaranteed: true, Containers: []cpus.Container{{Name: "app", Millis: 2000}}}
-	if err := agent.Reserve(pod, nil); err != nil {
+	if err := allocator.Reserve(pod, nil); err != nil {
 		fmt.Println(err)
 		return
 	}
-	writer.Wake()
 	if err := writer.Settle(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(agent.Policy().Explain(agent.State(), pod))
-	if err := agent.Retain(func(uid string) bool { return uid == "pod-1" }); err != nil { // no source lists pod-2 any more
+	fmt.Println(allocator.Policy().Explain(allocator.State(), pod))
+	if err := allocator.Retain(func(uid string) bool { return uid == "pod-1" }); err != nil { // no source lists pod-2 any more
 		fmt.Println(err)
 	}
 	// Output:

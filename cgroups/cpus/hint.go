@@ -13,14 +13,14 @@ import (
 // maxHints limits the sets of NUMA nodes that are tried on a machine with more than [device.MaxHintNodes] nodes.
 const maxHints = 1024
 
-// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first, for [device.Merger.Merge]. Take the CPUs with the merged hint
-// in all cases in which Merge admits the pod. The containers before i must have their CPUs. Source: getTopologyHintsForAdd in
+// Hints returns the sets of NUMA nodes that have the CPUs of container i, the smallest first, for [device.Merger.Merge]. The containers before i must have
+// their CPUs. If Merge admits the pod, reserve the CPUs with the merged hint, also if it has no nodes. Source: getTopologyHintsForAdd in
 // pkg/kubelet/cm/cpumanager/policy_static.go.
-//   - Nil: the container needs no exclusive CPUs, so that they do not restrict the merge.
-//   - Empty, but not nil: no set has enough CPUs, and the topology policies restricted and single-numa-node refuse the pod.
-//   - If the container has CPUs in s, as after a restart, the sets have these CPUs. The list is empty if their number is not the request.
-//   - If the container has CPUs in s, or Pod.Running is true, the result is nil in place of hints that Config.Topology would refuse: a restart refuses no
-//     running pod. With Kubelet.RefuseRunning it is not.
+//   - An empty list that is not nil: no set has enough CPUs. The topology policies restricted and single-numa-node refuse the pod.
+//   - Nil, which does not restrict the merge: the container needs no exclusive CPUs. The result is also nil if the container has CPUs in s, or Pod.Running is
+//     true, and Config.Topology would refuse the list: a restart refuses no running pod. Kubelet.RefuseRunning switches the second case off.
+//
+// If the container has CPUs in s, as after a restart, the sets have these CPUs, and there is none if their number is not the request.
 //
 // A list of one set is shared by all calls, and callers must not change it. Hints makes heap allocations only for longer lists.
 //

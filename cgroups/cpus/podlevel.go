@@ -19,8 +19,8 @@ func (p *Policy) IsPodLevel(pod *Pod) bool { return p.podLevel && pod.PodLevel }
 // these CPUs. A container that needs exclusive CPUs has them for itself. Any other init container has all CPUs but those that earlier sidecars have for
 // themselves. The remaining containers share the remaining CPUs. affinity has the NUMA nodes of the merged hint, whose CPUs are taken first; zero: any.
 //
-// Call ReservePod only if IsPodLevel is true. For any other pod, call ReserveContainer for each container, under the scope "pod" with the merged hint of
-// PodHints.
+// Call ReservePod only if IsPodLevel is true and the topology manager has the scope "pod" and a policy other than none; a Policy does not know the scope.
+// Otherwise call ReserveContainer for each container: under the scope "pod" with the one merged hint of PodHints, else with the merged hint of Hints.
 //
 // The state does not change, and there is no error, if the pod is not Guaranteed, requests no CPU or a fraction of a CPU, or has CPUs already. Its
 // containers then run in the shared pool of the node, or keep their CPUs.
@@ -127,8 +127,8 @@ func (p *Policy) dividePod(pod *Pod, whole topology.CPUSet) (map[string]topology
 	return parts, nil
 }
 
-// SharesPod reports whether ReservePod has given CPUs to the pod, and container i has none of them for itself: other containers of the pod may use its
-// CPUs. It does not depend on Gates.PodLevel. It is also true for a container that has lost its CPUs and runs in the shared pool; see [State.CPUs].
+// SharesPod reports whether ReservePod has given CPUs to the pod, and container i has none of them for itself. If [State.CPUs] returns exclusive CPUs for the
+// container, other containers of the pod may use them; otherwise the container has lost its CPUs. The result does not depend on Gates.PodLevel.
 func (s State) SharesPod(pod *Pod, i int) bool {
 	_, isWhole := s.Assigned[pod.UID][WholePod]
 	return isWhole && pod.countExclusive(i) == 0

@@ -17,9 +17,9 @@ const ReasonSMTAlignmentError = "SMTAlignmentError"
 // reuse CPUs of the init containers before it. The state does not change if the container needs no exclusive CPUs, or already has CPUs, even of another
 // number. affinity has the NUMA nodes of the merged hint, whose CPUs are taken first; zero: any.
 //
-// ReserveContainer returns a [*device.Refusal] if the CPUs are not available. Two kinds of containers are not refused, but stay in the shared pool: those of
-// a pod with Pod.Running, and those that have lost all their CPUs in [Policy.Restore], and have an empty set. With Kubelet.RefuseRunning, the first are
-// refused, and the second get no CPUs. Source: allocateForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
+// ReserveContainer returns a [*device.Refusal] if it cannot assign CPUs. Two kinds of containers then stay in the shared pool instead, without an error: those
+// of a pod with Pod.Running, and those that have lost all their CPUs in [Policy.Restore], and have an empty set. With Kubelet.RefuseRunning, the first are
+// refused, and for the second nothing is tried. Source: allocateForAdd in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) ReserveContainer(s State, pod *Pod, i int, affinity device.Mask) (State, error) {
 	if !p.static || p.countCPUs(pod, i) == 0 {
 		return s, nil

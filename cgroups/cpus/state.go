@@ -12,7 +12,7 @@ import (
 // State has the CPUs of all containers. It is a value: the methods of a [Policy] return a new State and do not modify the maps of their argument, which
 // both may share. The zero value is the state of a node without containers, and has no shared pool: pass it to [Policy.Restore] before any other method.
 type State struct {
-	Shared topology.CPUSet // the shared pool: CPUs of the containers without exclusive CPUs; with the reserved CPUs unless strict-cpu-reservation is set
+	Shared topology.CPUSet // the shared pool, in which containers without exclusive CPUs run. See Policy.Restore for the reserved CPUs
 	// Assigned has the exclusive CPUs by pod UID and container name, and those of a whole pod under the name [WholePod]. Only containers of one pod can
 	// have CPUs in common. An empty set: Restore has removed all CPUs of the container, which runs in the shared pool.
 	Assigned map[string]map[string]topology.CPUSet
@@ -21,8 +21,8 @@ type State struct {
 // WholePod is the name under which a [State] has all CPUs that [Policy.ReservePod] has given a pod. No container has this name.
 const WholePod = ""
 
-// CPUs returns the CPUs on which a container runs, and whether they are exclusive: the container has the CPUs for itself or, if [State.SharesPod] is
-// true, shares them with containers of its pod. Other containers run in the shared pool. For the state of an [Allocator], call [Allocator.CPUs].
+// CPUs returns the CPUs on which a container runs, and whether they are exclusive. If they are, the container has them for itself or shares them with
+// containers of its pod, see [State.SharesPod]. If not, the container runs in the shared pool. For the state of an [Allocator], call [Allocator.CPUs].
 func (s *State) CPUs(podUID, container string) (set topology.CPUSet, exclusive bool) {
 	if set = s.Assigned[podUID][container]; !set.IsEmpty() {
 		return set, true

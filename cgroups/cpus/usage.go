@@ -8,7 +8,7 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Usage counts the CPUs of a node, for metrics. The policy none has the zero value.
+// Usage counts the CPUs of a node, for metrics. Under the policy none it is zero, also if running containers keep exclusive CPUs.
 type Usage struct {
 	Free      int         // CPUs of the shared pool that a container can get exclusively: without the reserved CPUs
 	Exclusive int         // exclusive CPUs of containers and of whole pods

@@ -19,11 +19,11 @@ import (
 //   - if the container cannot have memory of its own;
 //   - if it has memory in s, and its requests differ from this memory;
 //   - if it has none in s, and Pod.Running is true;
-//   - if no set has enough memory. As in the kubelet, the topology policy may then admit the pod, and [Policy.Reserve] refuses it: call Reserve after nil
-//     hints, too.
+//   - if no set has enough memory. Unlike nil in package cpus, nil does not mean that the container fits: as in the kubelet, the topology policy may admit the
+//     pod, and only [Policy.Reserve] refuses it. So call Reserve after nil hints, too.
 //
-// Hints makes no heap allocation if the result is one set of NUMA nodes; on a machine with more than [device.MaxHintNodes] nodes, only if the set is one node
-// or all nodes.
+// If the result is one set of NUMA nodes, Hints makes no heap allocation. On a machine with more than [device.MaxHintNodes] nodes, this holds for a set of one
+// node and for the set of all nodes.
 //
 // The time grows with the number of NUMA nodes that no block uses. If there are more than ten of these, the list has at most 1,024 sets, all of the
 // smallest size first. Source: GetTopologyHints in pkg/kubelet/cm/memorymanager/policy_static.go.

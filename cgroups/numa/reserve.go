@@ -10,15 +10,16 @@ import (
 )
 
 // Reserve returns the state in which container i of a pod has its memory. affinity is the merged hint of the topology policy. Reserve takes the nodes of
-// affinity. If affinity has no nodes, it takes the best of [Policy.Hints]; if the nodes have too little free memory, the best hint that contains them. A
-// preferred affinity is not replaced by a hint that is not preferred: Reserve then returns a [*Refusal].
+// affinity if they have enough free memory; otherwise the best set of [Policy.Hints] that contains them; and the best of all sets if affinity has no nodes.
+// The best set is the smallest preferred one or, if none is preferred, the smallest. Reserve returns a [*Refusal] if there is no such set, if affinity is
+// preferred and the set is not, or if affinity has several nodes of which one already serves another set.
 //
-// affinity can be one node of a group, which is not among the hints: best-effort merges sets to their intersection, and nil hints do not restrict the
-// merge. If the node has enough free memory, Reserve takes it. No further container can then use the group until all blocks on the node are freed.
+// There is one exception to the model. The merged hint can be a single node of a group, although Hints has no such set: the policy best-effort intersects the
+// sets of all resources, and nil hints do not restrict the merge. If the node has enough free memory, Reserve takes it. No further container can then use
+// the group until all blocks on the node are freed.
 //
-// Init containers have exited when container i starts. So Reserve first moves bytes to container i from the blocks of the init containers before it that
-// are on exactly its NUMA nodes, and subtracts only the missing bytes from the free memory. The blocks of init containers become smaller. A block of zero
-// bytes still counts as a block on its nodes.
+// When container i starts, the init containers before it have exited. So Reserve takes bytes first from their blocks, if these have the NUMA nodes of
+// container i, and only the rest from the free memory. An init container keeps its nodes with fewer bytes, or with none.
 //
 // The state does not change, and there is no error, if the container cannot have memory of its own, has memory in s, or Pod.Running is true. The caller
 // reserves the containers of a pod in their order, and keeps its previous state after an error. The error is a *Refusal if the pod must fail. Reserve also

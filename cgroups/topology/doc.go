@@ -17,8 +17,8 @@
 //
 // # Errors
 //
-// The package has no error types. Read continues without some of the files, see there. If another file is missing or invalid, the error names the file, and
-// wraps the error of the file system, such as [fs.ErrNotExist].
+// The package has no error types. [Read] documents the files that may be missing. For any other missing or invalid file the error has its name, and wraps the
+// error of the file system, if there is one, such as [fs.ErrNotExist].
 //
 // Source: the package sysinfo of cadvisor, with which the kubelet reads the machine, and Documentation/ABI/stable/sysfs-devices-node and
 // sysfs-devices-system-cpu of the kernel.

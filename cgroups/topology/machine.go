@@ -15,8 +15,8 @@ type CPU struct {
 	Core   int // lowest ID of the CPUs of the Machine that share the core; not core_id of the kernel, which repeats in each socket
 	Socket int // physical_package_id; -1 if the kernel reports -1, as on some virtual machines
 	Node   int // ID of the NUMA node
-	// Cache identifies the last-level cache within the NUMA node: CPUs of one node with equal values share the cache. It is the kernel's cache ID, or Socket if
-	// the node has one cache. Read also sets it to Socket for CPUs whose cache it cannot read. Values of different nodes are not comparable.
+	// Cache groups the CPUs of a NUMA node: those with equal values share their last-level cache, unless Read could not read the caches. It is the kernel's
+	// cache ID, or Socket if the node has one cache. Values of different nodes are not comparable.
 	Cache int
 }
 

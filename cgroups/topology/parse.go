@@ -49,8 +49,8 @@ func (s *shape) fields() []shapeField {
 // The distance between two nodes is 20. There are no huge pages.
 //
 // Parse returns an error if a field is unknown, repeated, out of range or missing without a default, and if there are more than [MaxCPUs] CPUs. nodes must be
-// a multiple or a divisor of sockets. All nodes must have equally many cores, all caches equally many cores, and all nodes equally many caches; one cache of
-// a socket may serve several nodes.
+// a multiple or a divisor of sockets. The cores must be evenly divisible among the nodes and, within a socket, among the caches. If a socket has several
+// caches, all caches must be evenly divisible among the nodes.
 func Parse(text string) (*Machine, error) {
 	var s shape
 	if err := s.parseFields(text); err != nil {

@@ -22,15 +22,15 @@ const (
 )
 
 // Read reads the machine from sys/devices/system/cpu and sys/devices/system/node in root: os.DirFS("/"), or os.DirFS("/host") in a container that has the
-// host's /sys at /host/sys. It returns all online CPUs of the machine, also CPUs on which the calling process may not run. It follows no symbolic link below
-// these directories: of the links node/node<M>/cpu<N> it uses the names. If a file is missing:
+// host's /sys at /host/sys. It returns the online CPUs of the machine, also CPUs on which the calling process may not run. It follows no symbolic link below
+// these directories: the names of the links node/node<M>/cpu<N> tell the NUMA node of a CPU. If a file is missing:
 //
 //   - cpu/online: Read takes all CPUs with a directory cpu/cpu<N>.
-//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or the link of the CPU in a NUMA node: Read omits the CPU, as cadvisor does.
-//   - all directories node/node<N>: Read returns one Node without memory for each socket, with the ID of the socket. CPUs with Socket -1 are on node 0.
+//   - core_id or physical_package_id of a CPU, on s390x also book_id or drawer_id, or the link of the CPU, if there are NUMA nodes: Read omits the CPU.
+//   - all directories node/node<M>: Read returns one Node without memory for each socket, with the ID of the socket. CPUs with Socket -1 are on node 0.
 //   - meminfo, hugepages or distance of a NUMA node: the field of Node is zero or nil.
-//   - a file below cpu/cpu<N>/cache, or its content is invalid: Read sets Cache to Socket for this core and for the cores of the NUMA node that it visits
-//     later, so that CPUs are chosen as by the kubelet, which gives up there. It visits cores by the name of a CPU, cpu10 before cpu2.
+//   - a file below cpu/cpu<N>/cache, also if its content is invalid: Read reads no more caches of this NUMA node, as cadvisor does. The core, and all cores of
+//     the node that Read has not visited yet, get Socket as Cache. Read visits cores by the names of their CPUs, cpu10 before cpu2.
 //
 // The kernel has no IDs of caches on s390x: Cache is 0 for all CPUs of a NUMA node with several last-level caches.
 //

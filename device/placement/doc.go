@@ -4,16 +4,17 @@
 // Package placement gives the containers of pods their devices, exclusive CPUs and memory, from the NUMA nodes that the topology policy chooses. It connects
 // the packages device/poddevice, cgroups/cpus and cgroups/numa to the pods of package lifecycle. Package device/plugin calls the device plugins.
 //
-//	root := os.DirFS("/")
-//	merged, err := placement.ReadNodes(root, device.Topology{Policy: device.Restricted})
+//	runtime, err := remote.Dial("unix:///run/containerd/containerd.sock", remote.Options{})
+//	generator := pleg.New(runtime, pleg.Options{})
+//	aligned, err := placement.ReadNodes(os.DirFS("/"), device.Topology{Policy: device.Restricted})
 //	...
-//	var pods lifecycle.Handle // has the pods of the reconciler, which is created last, because it needs the Placement
-//	devices, err := poddevice.New(poddevice.Options{Allocator: device.Options{Topology: merged}, IsManaged: pods.IsManaged})
+//	var pods lifecycle.Handle // Placement and reconciler need each other: the Handle has the pods of the reconciler from Set on
+//	devices, err := poddevice.New(poddevice.Options{Allocator: device.Options{Topology: aligned}, IsManaged: pods.IsManaged})
 //	...
-//	config := cpus.Config{Policy: cpus.PolicyStatic, ReservedMillis: 1000, Topology: merged.Policy}
-//	placed, err := placement.NewNode(root, config, placement.FilesIn("/var/lib/agent", false), placement.Options{
+//	config := cpus.Config{Policy: cpus.PolicyStatic, ReservedMillis: 1000, Topology: aligned.Policy}
+//	placed, err := placement.NewNode(os.DirFS("/"), config, placement.FilesIn("/var/lib/agent", false), placement.Options{
 //		Devices: devices, Containers: generator, Updater: runtime, IsManaged: pods.IsManaged, Active: pods.Active, Owns: pods.Owns,
-//	}) // generator is the *pleg.Generator of runtime, a *remote.Client
+//	})
 //	...
 //	reconciler, err := lifecycle.New(runtime, generator, lifecycle.Options{Devices: placed, AdmitResize: placed.AdmitResize})
 //	...
@@ -27,13 +28,15 @@
 // write fails, the pod starts nevertheless, and Run writes their CPUs again. A container with memory of its own, or of its pod, has cpuset.mems from its
 // start on. Other containers may use all NUMA nodes.
 //
-// Package lifecycle makes the calls for a pod. Another agent calls Reserve before the first container; for each container, Container before its creation
+// Package lifecycle makes the calls for a pod. An agent without it calls Reserve before the first container; for each container, Container before its creation
 // in the runtime and PrepareStart between creation and start; and Release after the pod has terminated. A restarted agent calls Reserve for all pods again:
 // the running ones, which Options.Containers lists, keep what they have.
 //
 // With the gate PodLevelResourceManagers and the topology scope "pod", a pod with pod-level resources has CPUs and memory as a whole, unless the topology
-// policy is none. The containers without CPUs or memory for themselves share what no other container of the pod has. The gate is device.Topology.PodLevel,
-// cpus.Gates.PodLevel and numa.Config.PodLevel, the topology policy device.Topology.Policy and cpus.Config.Topology: if they differ, New returns an error.
+// policy is none. The containers without CPUs or memory for themselves share what no other container of the pod has.
+//
+// Some settings are needed twice. New returns an error if these differ: the topology policy in device.Topology.Policy and cpus.Config.Topology; the gate in
+// device.Topology.PodLevel, cpus.Gates.PodLevel and numa.Config.PodLevel.
 //
 // # Concurrency
 //
@@ -53,6 +56,7 @@
 //     Switch: none.
 //   - Ephemeral containers. Kubelet: their CPUs do not change. Placement: they follow the shared pool. Switch: none.
 //   - Restart. Kubelet: a running pod fails if the topology policy would not admit it any more. Placement: the pod keeps its resources. Switch: none.
+//   - The fields Kubelet of cpus.Config and numa.Config switch off further differences.
 //
 // DIFFERENCES.md lists all differences.
 //

@@ -55,14 +55,14 @@ type Options struct {
 	ResizeCPUs, ResizeMemory bool
 	// Updater writes the CPUs of running containers. Nil: New returns an error under the CPU manager policy static.
 	Updater cri.Updater
-	// IsManaged reports whether a source lists the pod with this UID or the agent still removes it; true until all sources have listed their pods. It is the
-	// method of *lifecycle.Handle. Run and Reserve free CPUs and memory of other pods. Nil: only Release frees them.
+	// IsManaged returns false for a pod that no source lists, and whose removal has ended; true for all until each source has listed its pods, as the method of
+	// *lifecycle.Handle. Run, and Reserve before it rejects a pod, free what such pods have. Nil: only Release frees CPUs and memory.
 	IsManaged func(uid string) bool
-	// Active returns all pods but those that are being removed; it is the method of *lifecycle.Handle. Reserve calls it before it rejects a pod: if any other
-	// pod has CPUs or memory, Reserve returns an error that is no rejection. Nil, or complete false: it rejects the pod.
+	// Active returns all pods that are not being removed, as the method of *lifecycle.Handle. While a pod that it does not return has CPUs or memory, Reserve
+	// rejects no pod, but returns another error. Nil, or complete false because a source has not listed its pods: Reserve rejects the pod.
 	Active func() (pods []*corev1.Pod, complete bool)
-	// Owns reports whether the agent has created a pod of the runtime; it is the method of *lifecycle.Handle. Containers of other pods keep their CPUs. Nil:
-	// the agent owns all pods.
+	// Owns reports whether a pod of the runtime is one of this agent, as the method of *lifecycle.Handle. Containers of other pods keep their CPUs. Nil: all
+	// pods are.
 	Owns func(pod *cri.Pod) bool
 	// Period is the time between two checks of the CPUs of all running containers, cpuManagerReconcilePeriod. Zero: 10 s. New returns an error if it is negative.
 	Period time.Duration
@@ -299,8 +299,8 @@ func (p *Placement) Notify(fn func(uids ...string)) { p.opts.Devices.Notify(fn) 
 // call Reserve again. After an error the pod has only what it had before, and needs no Release. A pod that ran when the agent started may have more, and
 // keeps it for the next call.
 //
-// For a pod with new exclusive CPUs, Reserve waits until other containers have left these CPUs, for at most 10 s or until ctx ends; without Run, for the
-// whole 10 s. A failure of this wait is logged, and Reserve returns nil.
+// If the pod gets exclusive CPUs, Reserve then waits until other containers have left them, for at most 10 s or until ctx ends; without Run, for the whole
+// 10 s. The pod has its resources by then: if the wait fails or ends early, Reserve logs it and returns nil, and Run continues to write the CPUs.
 func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	uid := string(pod.UID)
 	p.mu.Lock()

@@ -88,8 +88,9 @@ func listRequests(pod *corev1.Pod) map[string]requests {
 	return list
 }
 
-// Container adds the devices, the CPUs and the NUMA nodes of a container to launch. Call it before each start. For a pod that has reserved
-// nothing, it returns an error if the container limits devices; any other container gets the shared pool and all NUMA nodes. It implements lifecycle.Devices.
+// Container adds the devices, the CPUs and the NUMA nodes of a container to launch. Call it before each creation of the container. Without a successful Reserve
+// for the pod, it returns an error if the limits of the container name devices; any other container gets the shared pool and all NUMA nodes. It
+// implements lifecycle.Devices.
 func (p *Placement) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	if err := p.opts.Devices.Container(ctx, pod, container, launch); err != nil {
 		return err
@@ -216,7 +217,7 @@ func newInfeasible(manager, policy string) error {
 
 // CPUs returns the IDs of the CPUs that a container has for itself, in ascending order. It returns nil for a container in the shared pool, and for a
 // container that shares the CPUs of its pod. A restarted agent cannot tell the latter before Reserve is called for the pod: until then CPUs returns the
-// shared CPUs. It implements podresources.CPUs.
+// CPUs that it shares with its pod. It implements podresources.CPUs.
 func (p *Placement) CPUs(podUID, container string) []int64 {
 	set, exclusive := p.allocator.CPUs(podUID, container)
 	if !exclusive || p.findRequests(podUID, container).sharesCPUs {
