@@ -79,7 +79,7 @@ func (w *objectWatcher[T]) reservePodRead(namespace, key string) (owner string, 
 		budget = &readBudget{}
 		w.budgets[owner] = budget
 	}
-	maxWait := time.Duration(maxReadWait)
+	maxWait := maxReadWait
 	if budget.waiting >= maxWaitingReads {
 		maxWait = 0
 	}

@@ -120,7 +120,7 @@ func (h *holding) listClaims(resources map[string]*resource) (list []Claim) {
 }
 
 // DeviceHealth is the health of one device that a container holds.
-type DeviceHealth struct {
+type DeviceHealth struct { //nolint:revive // Health is its field and a method of Allocator
 	Resource, ID string
 	Health       Health
 }

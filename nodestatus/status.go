@@ -48,7 +48,7 @@ func (b *builder) setVersions() {
 		info.ContainerRuntimeVersion = b.in.Runtime.nodeVersion()
 	}
 	info.KubeletVersion = Version
-	info.KubeProxyVersion = "" // a previous agent may have set one
+	info.KubeProxyVersion = "" //nolint:staticcheck // a previous agent may have set the deprecated field
 	info.OperatingSystem, info.Architecture = b.in.Config.operatingSystem(), b.in.Config.architecture()
 }
 

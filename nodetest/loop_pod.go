@@ -192,7 +192,7 @@ func (p *loopPod) sync() {
 	p.failures = 0
 	p.wakeAt(p.loop.fromWallClock(actions.WakeAt))
 	if s.RemoveTerminated {
-		p.clean = callAll(p.clean)
+		callAll(&p.clean)
 	}
 	if actions.PodTerminal && podview.IsTerminated(observed) {
 		p.releasePod()
@@ -280,7 +280,7 @@ func (p *loopPod) republishStatus() {
 // the API server.
 func (p *loopPod) releasePod() {
 	p.removeCgroup()
-	p.onEvicted = callAll(p.onEvicted)
+	callAll(&p.onEvicted)
 	if released := p.loop.observer.podReleased; released != nil {
 		released(p)
 		return
@@ -295,12 +295,12 @@ func (p *loopPod) releasePod() {
 	}
 }
 
-// callAll calls all functions and returns nil.
-func callAll(functions []func()) []func() {
-	for _, f := range functions {
+// callAll calls all functions of a list, and empties it.
+func callAll(functions *[]func()) {
+	for _, f := range *functions {
 		f()
 	}
-	return nil
+	*functions = nil
 }
 
 // cleanUp removes the state, the cgroup and the files of a deleted pod. The runtime must have no container or sandbox of the
@@ -311,7 +311,8 @@ func (p *loopPod) cleanUp(observed cri.Pod) {
 	p.publishStatus(observed, &st)
 	p.removeCgroup()
 	p.probes.stop()
-	p.onEvicted, p.clean = callAll(p.onEvicted), callAll(p.clean)
+	callAll(&p.onEvicted)
+	callAll(&p.clean)
 	p.loop.kernel.machine.RemoveFiles(p.id.UID)
 	delete(p.loop.byUID, p.id.UID)
 	p.loop.pods = slices.DeleteFunc(p.loop.pods, func(o *loopPod) bool { return o == p })

@@ -154,9 +154,9 @@ type comparison struct {
 func (c *comparison) agrees() bool { return c.victims && c.times && c.oom && c.cpu && c.throttled }
 
 // compare compares the results of a scenario.
-func compare(s *scenario, real, model *outcome) *comparison {
+func compare(s *scenario, measured, model *outcome) *comparison {
 	c := &comparison{times: true, cpu: true, throttled: true}
-	realPods, realTimes := real.names(nodetest.KindEvent, "Evicted")
+	realPods, realTimes := measured.names(nodetest.KindEvent, "Evicted")
 	modelPods, modelTimes := model.names(nodetest.KindEvent, "Evicted")
 	c.victims = slices.Equal(realPods, modelPods)
 	for i := range min(len(realPods), len(modelPods)) {
@@ -167,7 +167,7 @@ func compare(s *scenario, real, model *outcome) *comparison {
 		}
 	}
 	c.times = c.worstTime <= timeTolerance
-	realKilled, realKills := real.names(nodetest.KindOOM, "")
+	realKilled, realKills := measured.names(nodetest.KindOOM, "")
 	modelKilled, modelKills := model.names(nodetest.KindOOM, "")
 	c.oom, c.killed = slices.Equal(realKilled, modelKilled), len(realKilled)+len(modelKilled) > 0
 	var cpu strings.Builder
@@ -175,12 +175,12 @@ func compare(s *scenario, real, model *outcome) *comparison {
 		if p.Spec.Containers[0].Resources.Limits.Cpu().IsZero() {
 			continue
 		}
-		c.compareCPU(p.Name, real, model, &cpu)
+		c.compareCPU(p.Name, measured, model, &cpu)
 	}
-	_, systemCPU := real.systemCPU()
+	_, systemCPU := measured.systemCPU()
 	c.row = fmt.Sprintf("%2d %s | evicted: real %s, model %s | OOM: real %s, model %s | CPU%s | %v, interval %v, system %.2f CPUs", s.seed, verdict(c.agrees()),
 		list(realPods, realTimes), list(modelPods, modelTimes), list(realKilled, realKills), list(modelKilled, modelKills), cpu.String(),
-		real.machine, real.interval.Round(time.Millisecond), systemCPU)
+		measured.machine, measured.interval.Round(time.Millisecond), systemCPU)
 	return c
 }
 
@@ -193,8 +193,8 @@ func verdict(agrees bool) string {
 }
 
 // compareCPU compares the CPU time and the throttled time per second of a pod, while its worker uses CPU on both nodes.
-func (c *comparison) compareCPU(pod string, real, model *outcome, row *strings.Builder) {
-	realCPU, realThrottled, ok := real.rates(pod)
+func (c *comparison) compareCPU(pod string, measured, model *outcome, row *strings.Builder) {
+	realCPU, realThrottled, ok := measured.rates(pod)
 	modelCPU, modelThrottled, also := model.rates(pod)
 	if !ok || !also {
 		fmt.Fprintf(row, " %s too short", pod)

@@ -68,36 +68,36 @@ func TestIntegrationNodeAgreesWithReality(t *testing.T) {
 	t.Logf("overhead: %.1f MiB for the agent, %.1f MiB per worker, %.1f MiB per shim", mib(cost.agent), mib(cost.worker), mib(cost.shim))
 	var total agreement
 	first := readNumber(t, "NODETEST_FIRST", 0)
-	for seed := first; seed < min(first+readNumber(t, "NODETEST_SCENARIOS", scenarios), uint64(len(attempts()))); seed++ {
+	for seed := first; seed < min(first+readNumber(t, "NODETEST_SCENARIOS", scenarios), 2*scenarios); seed++ {
 		s := drawScenario(seed, attempts()[seed])
-		real := runReal(t, s, cost, files)
-		for run := 1; run < maxRuns && real.machine.LostShare() > maxLost; run++ {
-			t.Logf("scenario %d was disturbed: %v; it is repeated", seed, real.machine)
+		measured := runReal(t, s, cost, files)
+		for run := 1; run < maxRuns && measured.machine.LostShare() > maxLost; run++ {
+			t.Logf("scenario %d was disturbed: %v; it is repeated", seed, measured.machine)
 			total.repeated++
-			real = runReal(t, s, cost, files)
+			measured = runReal(t, s, cost, files)
 		}
-		if real.machine.LostShare() > maxLost {
+		if measured.machine.LostShare() > maxLost {
 			total.disturbed++
 		}
-		writeRecord(t, files, &s, cost, real)
-		total.compareModel(t, &s, cost, real)
+		writeRecord(t, files, &s, cost, measured)
+		total.compareModel(t, &s, cost, measured)
 	}
 	total.check(t)
 }
 
 // compareModel runs the scenario of a real node in a simulated one, and adds the comparison.
-func (a *agreement) compareModel(t *testing.T, s *scenario, cost overhead, real *outcome) {
+func (a *agreement) compareModel(t *testing.T, s *scenario, cost overhead, measured *outcome) {
 	t.Helper()
-	model := runModel(t, s, cost, real, change{})
-	c := compare(s, real, model)
+	model := runModel(t, s, cost, measured, change{})
+	c := compare(s, measured, model)
 	a.add(c)
 	t.Log(c.row)
 	if !c.agrees() || os.Getenv("NODETEST_SERIES") != "" {
-		t.Logf("scenario %d\n  %s\n%s\n%s", s.seed, s.String(), real.series("real"), model.series("model"))
+		t.Logf("scenario %d\n  %s\n%s\n%s", s.seed, s.String(), measured.series("real"), model.series("model"))
 	}
 	if !c.agrees() {
 		for _, more := range []int64{-closeMemory, closeMemory} {
-			c := compare(s, real, runModel(t, s, cost, real, change{memory: more}))
+			c := compare(s, measured, runModel(t, s, cost, measured, change{memory: more}))
 			t.Logf("with %d MiB more in the model: %s", more>>20, c.row)
 		}
 	}
@@ -209,22 +209,22 @@ func runReal(t *testing.T, s scenario, cost overhead, files string) *outcome {
 }
 
 // modelOptions returns the options of a simulated node with the memory, the times and the CPU time of a real one, and with a change.
-func modelOptions(s *scenario, cost overhead, real *outcome, c change) nodetest.Options {
-	system := real.capacity - real.available - int64(len(s.pods))*cost.worker // the workers of the real one are ready
+func modelOptions(s *scenario, cost overhead, measured *outcome, c change) nodetest.Options {
+	system := measured.capacity - measured.available - int64(len(s.pods))*cost.worker // the workers of the real one are ready
 	if c.uid == "" {
 		system += c.memory
 	}
-	systemCPU, _ := real.systemCPU()
+	systemCPU, _ := measured.systemCPU()
 	starts := map[string]int{} // of the containers of a pod
 	return nodetest.Options{
-		Name: nodeName, Config: real.config, Resolution: worker.Tick, Machine: machine.Spec{CPUs: 1, Memory: real.capacity, Tick: tick},
+		Name: nodeName, Config: measured.config, Resolution: worker.Tick, Machine: machine.Spec{CPUs: 1, Memory: measured.capacity, Tick: tick},
 		System: nodetest.Usage{CPU: func(age time.Duration) float64 { return systemCPU(age - modelDelay) }, Memory: nodetest.Constant(float64(system))},
 		Behave: func(pod *corev1.Pod, _ string) (nodetest.Behavior, bool) {
 			b, err := nodetest.ParseBehavior(pod.Annotations[nodetest.AnnotationUsage], 0)
 			if b.Usage.CPU == nil {
-				b.Usage.CPU = nodetest.Constant(real.meanCPU(pod.Name)) // a real worker wakes up for its memory
+				b.Usage.CPU = nodetest.Constant(measured.meanCPU(pod.Name)) // a real worker wakes up for its memory
 			}
-			wait := real.startDelay(pod.Name, starts[pod.Name])
+			wait := measured.startDelay(pod.Name, starts[pod.Name])
 			starts[pod.Name]++
 			for _, curve := range []*nodetest.Curve{&b.Usage.CPU, &b.Usage.Memory, &b.Usage.Cache} {
 				*curve = delayed(*curve, wait)
@@ -236,7 +236,7 @@ func modelOptions(s *scenario, cost overhead, real *outcome, c change) nodetest.
 			b.Usage.Memory = nodetest.Sum(b.Usage.Memory, nodetest.Constant(float64(own)))
 			return b, err == nil
 		},
-		Latency: real.latency,
+		Latency: measured.latency,
 	}
 }
 
@@ -244,10 +244,10 @@ func modelOptions(s *scenario, cost overhead, real *outcome, c change) nodetest.
 const modelDelay = 3 * time.Second
 
 // runModel runs the scenario in a simulated node with a change.
-func runModel(t *testing.T, s *scenario, cost overhead, real *outcome, c change) *outcome {
+func runModel(t *testing.T, s *scenario, cost overhead, measured *outcome, c change) *outcome {
 	t.Helper()
-	options := modelOptions(s, cost, real, c)
-	o := &outcome{capacity: real.capacity, begins: real.begins}
+	options := modelOptions(s, cost, measured, c)
+	o := &outcome{capacity: measured.capacity, begins: measured.begins}
 	synctest.Test(t, func(t *testing.T) {
 		n := nodetest.New(t, options)
 		n.Advance(modelDelay)

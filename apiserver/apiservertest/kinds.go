@@ -162,7 +162,7 @@ func (k *kinds) addFurther(f Kind) error {
 	}
 	switch {
 	case k.byResource[version.WithResource(f.Resource)] != nil:
-		return fmt.Errorf("Resource: duplicate value %q of %s", f.Resource, version)
+		return fmt.Errorf("Resource: duplicate value %q of %s", f.Resource, version) //nolint:staticcheck // the name of the field
 	case k.byKind[added.GroupVersionKind] != nil:
 		return fmt.Errorf("Kind: duplicate value %q of %s", f.Kind, version)
 	}

@@ -44,9 +44,9 @@ func (l Lack) String() string {
 	if l.Type != "" {
 		reasons = append(reasons, fmt.Sprintf("%d bytes of %s are free, %d are requested, %d are allocatable", l.Free, l.Type, l.Requested, l.Allocatable))
 	}
-	switch {
-	case l.Group == 0:
-	case l.Group == l.Nodes:
+	switch l.Group {
+	case 0:
+	case l.Nodes:
 		reasons = append(reasons, "containers use the node alone, so that it can join no group")
 	default:
 		reasons = append(reasons, fmt.Sprintf("containers use the node as a part of the group %s, so that it can serve no container alone", l.Group))

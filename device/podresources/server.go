@@ -175,7 +175,7 @@ func (s *Server) serveWithRetries(ctx context.Context, g *grpc.Server) {
 	failures := 0
 	for ctx.Err() == nil {
 		started := time.Now()
-		err := s.serveSocket(ctx, g)
+		err := s.serveSocket(g)
 		if ctx.Err() != nil {
 			return
 		}
@@ -190,7 +190,7 @@ func (s *Server) serveWithRetries(ctx context.Context, g *grpc.Server) {
 }
 
 // serveSocket opens the socket and serves it until the listener fails or g is stopped.
-func (s *Server) serveSocket(ctx context.Context, g *grpc.Server) error {
+func (s *Server) serveSocket(g *grpc.Server) error {
 	l, err := s.listen(s.opts.Socket)
 	if err != nil {
 		return fmt.Errorf("listen on socket %s: %w", s.opts.Socket, err)

@@ -21,7 +21,7 @@ import (
 type series []float64
 
 // MarshalJSON writes five significant digits of each value, and null for NaN.
-func (s series) MarshalJSON() ([]byte, error) {
+func (s series) MarshalJSON() ([]byte, error) { //nolint:unparam // it implements json.Marshaler
 	var b bytes.Buffer
 	b.WriteByte('[')
 	for i, v := range s {

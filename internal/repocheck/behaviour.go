@@ -82,8 +82,11 @@ func rawComment(doc *ast.CommentGroup) string {
 	return b.String()
 }
 
-// isImmutable reports whether the expression e is a call of a function with an immutable result, such as errors.New.
+// isImmutable reports whether the expression e is an error of another package, or a call of a function with an immutable result, such as errors.New.
 func isImmutable(e ast.Expr) bool {
+	if sel, ok := e.(*ast.SelectorExpr); ok {
+		return strings.HasPrefix(sel.Sel.Name, "Err") // the error of another package
+	}
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
 		return false

@@ -20,7 +20,7 @@ const Wait = 8 * time.Second
 // Errors about calls of Run.
 var (
 	ErrTwice  = errors.New("second call of Run")
-	ErrNotRun = errors.New("Run is not running: call it in a goroutine of its own")
+	ErrNotRun = errors.New("Run is not running: call it in a goroutine of its own") //nolint:staticcheck // the name of the method
 )
 
 // Guard checks the calls of one Run method. The zero value is ready. Its methods may be called from any goroutine.

@@ -130,7 +130,7 @@ func (d *Dir) scanFiles(now time.Time) Update {
 	if err != nil {
 		u := mergeManifests(File, d.files, d.sortedPaths())
 		u.Errs = append([]*Error{{File: d.path, Err: err}}, u.Errs...)
-		u.Incomplete = u.Incomplete || !d.listed && !(d.opts.MissingIsEmpty && errors.Is(err, fs.ErrNotExist))
+		u.Incomplete = u.Incomplete || !d.listed && (!d.opts.MissingIsEmpty || !errors.Is(err, fs.ErrNotExist))
 		d.hasPending, d.lastUpdate = false, u
 		return u
 	}

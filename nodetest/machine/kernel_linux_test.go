@@ -113,11 +113,11 @@ func TestIntegrationKernelDividesCPUsAsTheModel(t *testing.T) {
 	agreed := 0
 	for seed := range uint64(scenarios) {
 		list, parents := generateCPU(rand.New(rand.NewPCG(seed, 1)), runtime.NumCPU())
-		real := measureCPU(t, d, list, parents)
+		measured := measureCPU(t, d, list, parents)
 		model := modelCPU(t, list, parents)
 		ok := true
 		for i := range list {
-			ok = ok && isNear(real[i].Usage, model[i].Usage) && isNear(real[i].ThrottledTime, model[i].ThrottledTime)
+			ok = ok && isNear(measured[i].Usage, model[i].Usage) && isNear(measured[i].ThrottledTime, model[i].ThrottledTime)
 		}
 		if ok {
 			agreed++
@@ -126,7 +126,7 @@ func TestIntegrationKernelDividesCPUsAsTheModel(t *testing.T) {
 		t.Logf("scenario %d differs\n%s", seed, describe(list, parents))
 		for i := range list {
 			t.Logf("%s: kernel %v used, throttled %v in %d of %d; model %v used, throttled %v in %d of %d", list[i].path,
-				time.Duration(real[i].Usage), time.Duration(real[i].ThrottledTime), real[i].Throttled, real[i].Periods,
+				time.Duration(measured[i].Usage), time.Duration(measured[i].ThrottledTime), measured[i].Throttled, measured[i].Periods,
 				time.Duration(model[i].Usage), time.Duration(model[i].ThrottledTime), model[i].Throttled, model[i].Periods)
 		}
 	}
@@ -149,12 +149,12 @@ func TestIntegrationKernelThrottlesBesideBurstsAsTheModel(t *testing.T) {
 	parents := map[cgroups.Path]cgroups.Resources{trialCgroup: {}}
 	for _, milliseconds := range []int{3, 11, 47, 113} {
 		bursts.burst = milliseconds
-		real := measureCPU(t, d, []child{limited, bursts}, parents)
-		bursts.demand = float64(real[1].Usage) / 1e9 / trialSeconds
+		measured := measureCPU(t, d, []child{limited, bursts}, parents)
+		bursts.demand = float64(measured[1].Usage) / 1e9 / trialSeconds
 		model := modelCPU(t, []child{limited, bursts}, parents)
 		t.Logf("bursts of %d ms, %.2f CPUs: kernel throttled %v, model %v", milliseconds, bursts.demand,
-			time.Duration(real[0].ThrottledTime), time.Duration(model[0].ThrottledTime))
-		assert.InEpsilon(t, float64(model[0].ThrottledTime), float64(real[0].ThrottledTime), tolerance, "throttled time beside bursts of %d ms", milliseconds)
+			time.Duration(measured[0].ThrottledTime), time.Duration(model[0].ThrottledTime))
+		assert.InEpsilon(t, float64(model[0].ThrottledTime), float64(measured[0].ThrottledTime), tolerance, "throttled time beside bursts of %d ms", milliseconds)
 	}
 }
 
@@ -257,13 +257,13 @@ func TestIntegrationKernelKillsAsTheModel(t *testing.T) {
 	agreed := 0
 	for seed := range uint64(scenarios) {
 		list, limit := generateMemory(rand.New(rand.NewPCG(seed, 2)))
-		real, base := measureKills(t, d, list, limit)
+		measured, base := measureKills(t, d, list, limit)
 		model := modelKills(t, list, limit, base)
-		if real == model {
+		if measured == model {
 			agreed++
 			continue
 		}
-		t.Logf("scenario %d differs: limit %d MiB, %d KiB of each worker, %+v\nkernel: %s\nmodel:  %s", seed, limit>>20, base>>10, list, real, model)
+		t.Logf("scenario %d differs: limit %d MiB, %d KiB of each worker, %+v\nkernel: %s\nmodel:  %s", seed, limit>>20, base>>10, list, measured, model)
 	}
 	t.Logf("%d of %d scenarios agree", agreed, scenarios)
 	assert.GreaterOrEqual(t, agreed, mustAgree)
@@ -377,13 +377,13 @@ func TestIntegrationKernelDelaysMemoryAsTheModel(t *testing.T) {
 	for second := range 8 { // the first second is that in which the worker touches its first pages
 		time.Sleep(time.Second)
 		m.Step(time.Second)
-		real, err := d.Stats(ctx, trialCgroup)
+		measured, err := d.Stats(ctx, trialCgroup)
 		require.NoError(t, err)
 		model, err := m.Cgroups().Stats(ctx, trialCgroup)
 		require.NoError(t, err)
-		t.Logf("after %d s: kernel %.1f MiB, model %.1f MiB", second+1, float64(real.Memory.Current)/(1<<20), float64(model.Memory.Current)/(1<<20))
+		t.Logf("after %d s: kernel %.1f MiB, model %.1f MiB", second+1, float64(measured.Memory.Current)/(1<<20), float64(model.Memory.Current)/(1<<20))
 		if second > 0 {
-			assert.InDelta(t, float64(model.Memory.Current), float64(real.Memory.Current), tolerance*float64(model.Memory.Current))
+			assert.InDelta(t, float64(model.Memory.Current), float64(measured.Memory.Current), tolerance*float64(model.Memory.Current))
 		}
 	}
 }

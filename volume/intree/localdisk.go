@@ -225,7 +225,7 @@ func (l *local) TearDown(ctx context.Context, vol volume.Volume) error {
 
 // NodeExpand grows the file system of the volume to the size of its device. It does nothing for a directory or a block
 // volume.
-func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, expansion volume.Expansion) error {
+func (l *local) NodeExpand(ctx context.Context, vol volume.Volume, _ volume.Expansion) error {
 	if vol.Block {
 		return nil
 	}

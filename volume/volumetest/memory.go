@@ -184,7 +184,7 @@ func (f *FaultyPlugin) NodeExpand(ctx context.Context, vol volume.Volume, expans
 }
 
 // Hang blocks until ctx ends, and returns the error of ctx. It is a value for fields of [FaultyPlugin] such as SetUpFault.
-func Hang(ctx context.Context, vol volume.Volume) error {
+func Hang(ctx context.Context, _ volume.Volume) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
