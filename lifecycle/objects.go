@@ -25,4 +25,4 @@ type Objects interface {
 }
 
 // ErrServicesUnknown is wrapped by the error of [Objects].Services while the services have not been listed at the API server yet.
-var ErrServicesUnknown = podenv.ErrServicesUnknown
+var ErrServicesUnknown = podenv.ErrServicesUnknown //nolint:gochecknoglobals,nolintlint // an error; package podenv, which is internal, compares with it

@@ -54,9 +54,9 @@ type Allocator struct {
 	planned      *State                // state with the CPUs of all reservations; nil: not computed
 }
 
-// NewAllocator returns an Allocator that continues, by [Policy.Restore], with the state in the record, or with that of AllocatorOptions.Previous if
-// there is no record. It writes the record and exports the state. NewAllocator returns errors of reading and writing the record. It renames a damaged
-// record and reports it to AllocatorOptions.Error; all CPUs are then in the shared pool: reserve running pods before new ones. It reports an error of Previous
+// NewAllocator returns an Allocator that continues, by [Policy.Restore], with the state in the record, or with that of AllocatorOptions.Previous if there
+// is no record. It writes the record and exports the state. NewAllocator returns errors of reading and writing the record. It renames a damaged record and
+// reports it to AllocatorOptions.Error; all CPUs are then in the shared pool: reserve running pods before new ones. It reports an error of Previous
 // likewise and continues without a state. With Kubelet.RefuseChanged, it returns the errors of Previous and Restore.
 func NewAllocator(policy *Policy, opts AllocatorOptions) (*Allocator, error) {
 	a := &Allocator{policy: policy, opts: opts, reservations: map[*Reservation]bool{}}
@@ -131,8 +131,8 @@ func (a *Allocator) State() State {
 // Policy returns the policy.
 func (a *Allocator) Policy() *Policy { return a.policy }
 
-// Reservation reserves the exclusive CPUs of one pod, along with its devices and memory: for each container, the caller merges the hints of all
-// resources, see [device.Merger.Merge], and calls Take with the nodes of the merged hint. The state does not change before Commit, but other reservations cannot take
+// Reservation reserves the exclusive CPUs of one pod, along with its devices and memory: for each container, the caller merges the hints of all resources,
+// see [device.Merger.Merge], and calls Take with the nodes of the merged hint. The state does not change before Commit, but other reservations cannot take
 // the CPUs: several pods may be reserved at one time. Call Commit or Undo(0) in the end: without either, the CPUs are blocked until the agent exits. A
 // Reservation must not be used concurrently.
 type Reservation struct {

@@ -27,14 +27,14 @@
 // its CPU request is a whole number of CPUs above zero. It has them for itself, but later containers of the pod may reuse the CPUs of an init container.
 // All other containers run in the shared pool of the node. After a change to the policy none, running containers keep their exclusive CPUs.
 //
-// In a pod with pod-level resources, a container needs exclusive CPUs only if Gates.PodLevel and Container.Guaranteed are true as well. If the topology manager has the
-// scope "pod", such a pod has exclusive CPUs as a whole, which its containers divide: some have a part for themselves, the remaining containers share a part.
-// See [Policy.ReservePod] and [State.SharesPod].
+// In a pod with pod-level resources, a container needs exclusive CPUs only if Gates.PodLevel and Container.Guaranteed are true as well. If the topology
+// manager has the scope "pod", such a pod has exclusive CPUs as a whole, which its containers divide: some have a part for themselves, the remaining
+// containers share a part. See [Policy.ReservePod] and [State.SharesPod].
 //
-// The methods of a [Policy] are pure functions of a [State]. They compute hints for the topology manager, and the state after a reservation, a release and a restart of
-// the agent. An [Allocator] keeps the state in memory and writes each change to a record before the call returns. A [Reservation] computes the hints of
-// one container after the other, to be merged with those of other resources, and changes the state in Commit. A [Writer] writes cpuset.cpus of running
-// containers after a change: until [Writer.Settle] returns, containers of the shared pool may still run on CPUs that have become exclusive.
+// The methods of a [Policy] are pure functions of a [State]. They compute hints for the topology manager, and the state after a reservation, a release and
+// a restart of the agent. An [Allocator] keeps the state in memory and writes each change to a record before the call returns. A [Reservation] computes
+// the hints of one container after the other, to be merged with those of other resources, and changes the state in Commit. A [Writer] writes cpuset.cpus
+// of running containers after a change: until [Writer.Settle] returns, containers of the shared pool may still run on CPUs that have become exclusive.
 // [Layout.Take] is the choice of CPUs alone.
 //
 // # Concurrency

@@ -42,9 +42,9 @@ func (p *Policy) Hints(s State, pod *Pod, i int) []device.Hint {
 }
 
 // PodHints returns the sets of NUMA nodes that have the CPUs of a pod. If IsPodLevel is true, these are as many as the pod requests; otherwise the largest
-// number that its containers have at one time, since later containers reuse the CPUs of init containers. Nil, an empty result and a running pod have the meaning that they have in [Policy.Hints]. The
-// result is also empty if [Policy.ReservePod] would leave no CPU to share. Source: getPodTopologyHintsForAdd in
-// pkg/kubelet/cm/cpumanager/policy_static.go.
+// number that its containers have at one time, since later containers reuse the CPUs of init containers. Nil, an empty result and a running pod have the
+// meaning that they have in [Policy.Hints]. The result is also empty if [Policy.ReservePod] would leave no CPU to share. Source: getPodTopologyHintsForAdd
+// in pkg/kubelet/cm/cpumanager/policy_static.go.
 func (p *Policy) PodHints(s State, pod *Pod) []device.Hint {
 	count := p.countPeak(pod)
 	if !p.static || count == 0 {

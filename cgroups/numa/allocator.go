@@ -300,9 +300,9 @@ func (r *PodReservation) replaceState(reserve func(base State) (State, error)) e
 	return nil
 }
 
-// Undo frees the memory that Take has reserved for containers from this index on, also after Commit. The next call of Take is for container from. Undo keeps
-// memory that the pod had before the reservation. It does not write the record, which may have the memory of the pod until the next change: a restarted agent
-// then frees the memory with [Allocator.Retain].
+// Undo frees the memory that Take has reserved for containers from this index on, also after Commit. The next call of Take is for container from. Undo
+// keeps memory that the pod had before the reservation. It does not write the record, which may have the memory of the pod until the next change: a
+// restarted agent then frees the memory with [Allocator.Retain].
 func (r *PodReservation) Undo(from int) {
 	if from >= len(r.before) {
 		return

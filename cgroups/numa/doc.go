@@ -34,8 +34,8 @@
 // memory of these nodes. A block is an amount of one type of memory that such a container has on its set of nodes. All other containers may use all NUMA
 // nodes. The package only counts bytes: the kernel may place memory of other processes on the nodes.
 //
-// The sets of nodes of two containers with memory of their own are equal or disjoint, with one exception at [Policy.Reserve]: a NUMA node serves containers
-// that have memory on this node alone, or it belongs to a group of several nodes, which serves containers with exactly this set.
+// The sets of nodes of two containers with memory of their own are equal or disjoint: a NUMA node serves containers that have memory on this node alone, or
+// the node belongs to a group of several nodes, which serves containers with exactly this set. [Policy.Reserve] has one exception.
 //
 // With Config.PodLevel and the topology scope "pod", a pod with pod-level resources has memory as a whole, of which its containers have parts; see
 // [Policy.ReservePod].

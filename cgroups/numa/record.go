@@ -69,8 +69,8 @@ type recordBlock struct {
 	Size  uint64      `json:"size,omitempty"`
 }
 
-// WriteRecord replaces the record at path, and creates its directory. Call it before a container of the pod is created, and not concurrently. saved is from
-// [Policy.Save]. WriteRecord calls no fsync: the record survives a kill of the agent, but perhaps not a power failure. After a power failure all
+// WriteRecord replaces the record at path, and creates its directory. Call it before a container of the pod is created, and not concurrently. saved is
+// from [Policy.Save]. WriteRecord calls no fsync: the record survives a kill of the agent, but perhaps not a power failure. After a power failure all
 // containers are created anew, and the agent reserves their memory again.
 func WriteRecord(path string, saved Saved) error {
 	file := recordFile{Policy: saved.Policy}

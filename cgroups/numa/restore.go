@@ -12,9 +12,9 @@ import (
 	"github.com/seed81659283/nodeagent/device"
 )
 
-// Saved is the content of a file with the memory of containers. A record is the agent's own file: [Policy.Save] returns its content, [WriteRecord] writes and
-// [ReadRecord] reads it. A checkpoint is the file memory_manager_state of a kubelet: [Policy.Export], [WriteCheckpoint] and [ReadCheckpoint]. An [Allocator]
-// calls these functions itself.
+// Saved is the content of a file with the memory of containers. A record is the agent's own file: [Policy.Save] returns its content, [WriteRecord] writes
+// and [ReadRecord] reads it. A checkpoint is the file memory_manager_state of a kubelet: [Policy.Export], [WriteCheckpoint] and [ReadCheckpoint]. An
+// [Allocator] calls these functions itself.
 type Saved struct {
 	Path   string                        // of a checkpoint that was read, for the errors of [Policy.Restore]; otherwise empty
 	Policy string                        // name of the policy
@@ -58,9 +58,9 @@ func (p *Policy) Export(s State) Saved {
 	return p.Save(next)
 }
 
-// Restore returns the state of a file. The caller must not change the maps and slices of saved any more. If saved is of the same policy, all containers keep their blocks, even if the
-// machine, the reserved memory or Config.PodLevel has changed: Restore then computes the free memory of the NUMA nodes from the blocks. A block on a NUMA
-// node that the machine lacks is kept, and not counted. If saved is of the other policy, no container has memory of its own.
+// Restore returns the state of a file. The caller must not change the maps and slices of saved any more. If saved is of the same policy, all containers
+// keep their blocks, even if the machine, the reserved memory or Config.PodLevel has changed: Restore then computes the free memory of the NUMA nodes from
+// the blocks. A block on a NUMA node that the machine lacks is kept, and not counted. If saved is of the other policy, no container has memory of its own.
 //
 // Restore returns an error only with Kubelet.RefuseChanged: the kubelet's, if the policy, the reserved memory or the machine has changed. Source:
 // validateState in pkg/kubelet/cm/memorymanager/policy_static.go, restoreState in pkg/kubelet/cm/memorymanager/state/state_checkpoint.go.

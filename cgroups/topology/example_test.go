@@ -6,8 +6,8 @@ package topology_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
+	"testing/fstest"
 
 	"github.com/seed81659283/nodeagent/cgroups/topology"
 )
@@ -37,19 +37,38 @@ func ExampleParse() {
 	// node 1: 536870912 bytes, distances [20 10]
 }
 
+// On a real machine, root is os.DirFS("/").
 func ExampleRead() {
-	machine, err := topology.Read(os.DirFS("/"))
+	root := fstest.MapFS{}
+	for name, text := range map[string]string{
+		"cpu/online":                                         "0-1\n",
+		"cpu/cpu0/topology/core_id":                          "0\n",
+		"cpu/cpu0/topology/physical_package_id":              "0\n",
+		"cpu/cpu1/topology/core_id":                          "0\n",
+		"cpu/cpu1/topology/physical_package_id":              "0\n",
+		"node/node0/cpu0/uevent":                             "",
+		"node/node0/cpu1/uevent":                             "",
+		"node/node0/hugepages/hugepages-2048kB/nr_hugepages": "64\n",
+	} {
+		root["sys/devices/system/"+name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	machine, err := topology.Read(root)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	for _, cpu := range machine.CPUs {
+		fmt.Printf("CPU %d: core %d, socket %d, node %d\n", cpu.ID, cpu.Core, cpu.Socket, cpu.Node)
+	}
 	for _, node := range machine.Nodes {
 		for _, pages := range node.HugePages {
-			fmt.Fprintln(os.Stderr, "node", node.ID, "has", pages.Count, "huge pages of", pages.Size, "bytes")
+			fmt.Println("node", node.ID, "has", pages.Count, "huge pages of", pages.Size, "bytes")
 		}
 	}
-	fmt.Println("has CPUs:", !machine.Set().IsEmpty())
-	// Output: has CPUs: true
+	// Output:
+	// CPU 0: core 0, socket 0, node 0
+	// CPU 1: core 0, socket 0, node 0
+	// node 0 has 64 huge pages of 2097152 bytes
 }
 
 func ExampleCPUSet() {

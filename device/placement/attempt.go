@@ -79,8 +79,8 @@ func (a *attempt) reservePartners(ctx context.Context, partners []partner) error
 	return nil
 }
 
-// finish reports a successful attempt to the hooks, stores the requests of the pod, and waits until other containers have left the CPUs of the pod.
-func (a *attempt) finish(ctx context.Context) {
+// completeReservation reports a successful attempt to the hooks, stores the requests of the pod, and waits until other containers have left the CPUs of the pod.
+func (a *attempt) completeReservation(ctx context.Context) {
 	a.reportPinnings()
 	a.storeRequests()
 	// A previous agent may have been killed before other containers had left these CPUs: only a pod that runs on them already need not wait.

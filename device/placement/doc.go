@@ -35,8 +35,9 @@
 // With the gate PodLevelResourceManagers and the topology scope "pod", a pod with pod-level resources has CPUs and memory as a whole, unless the topology
 // policy is none. The containers without CPUs or memory for themselves share what no other container of the pod has.
 //
-// Some settings are needed twice. New returns an error if these differ: the topology policy in device.Topology.Policy and cpus.Config.Topology; the gate in
-// device.Topology.PodLevel, cpus.Gates.PodLevel and numa.Config.PodLevel.
+// Some settings are needed twice. Set them to equal values: the topology policy in device.Topology.Policy and cpus.Config.Topology; the gate in
+// device.Topology.PodLevel, cpus.Gates.PodLevel and numa.Config.PodLevel. If they differ, New returns an error; a manager without static policy
+// is not compared.
 //
 // # Concurrency
 //
@@ -58,7 +59,5 @@
 //   - Restart. Kubelet: a running pod fails if the topology policy would not admit it any more. Placement: the pod keeps its resources. Switch: none.
 //   - The fields Kubelet of cpus.Config and numa.Config switch off further differences.
 //
-// DIFFERENCES.md lists all differences.
-//
-// Test kit: devicetest, critest and topology.Parse.
+// DIFFERENCES.md lists all differences. Test kit: devicetest, critest and topology.Parse.
 package placement

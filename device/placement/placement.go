@@ -321,7 +321,7 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 		a, err = p.tryReserve(ctx, pod, true) // all its containers have exited: the pod may lose its place, but does not fail
 	}
 	if err == nil {
-		a.finish(ctx)
+		a.completeReservation(ctx)
 		return nil
 	}
 	rejection, isRejected := errors.AsType[*podstatus.Rejection](err)
@@ -330,7 +330,8 @@ func (p *Placement) Reserve(ctx context.Context, pod *corev1.Pod) error {
 	}
 	err = a.explainRejection(rejection)
 	if leaving := p.listLeaving(uid); len(leaving) > 0 {
-		return fmt.Errorf("pod %s/%s waits for the CPUs and memory of pods that are being removed: %s: %v", pod.Namespace, pod.Name, strings.Join(leaving, ", "), err) //nolint:errorlint // an error that wraps the rejection would reject the pod
+		return fmt.Errorf("pod %s/%s waits for the CPUs and memory of pods that are being removed: %s: %v",
+			pod.Namespace, pod.Name, strings.Join(leaving, ", "), err) //nolint:errorlint // an error that wraps the rejection would reject the pod
 	}
 	a.reportPinnings()
 	return err

@@ -88,8 +88,8 @@ func listRequests(pod *corev1.Pod) map[string]requests {
 	return list
 }
 
-// Container adds the devices, the CPUs and the NUMA nodes of a container to launch. Call it before each creation of the container. Without a successful Reserve
-// for the pod, it returns an error if the limits of the container name devices; any other container gets the shared pool and all NUMA nodes. It
+// Container adds the devices, the CPUs and the NUMA nodes of a container to launch. Call it before each creation of the container. Without a successful
+// Reserve for the pod, it returns an error if the limits of the container name devices; any other container gets the shared pool and all NUMA nodes. It
 // implements lifecycle.Devices.
 func (p *Placement) Container(ctx context.Context, pod *corev1.Pod, container *corev1.Container, launch *podspec.Launch) error {
 	if err := p.opts.Devices.Container(ctx, pod, container, launch); err != nil {

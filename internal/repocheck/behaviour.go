@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ func checkInitFunctions(t *Tree) (found []Complaint) {
 func checkGlobals(t *Tree) (found []Complaint) {
 	for f := range t.goFiles(func(f *File) bool { return !f.IsTest() }) {
 		excused := t.linesWithComment(f, "//nolint:gochecknoglobals // ")
+		maps.Copy(excused, t.linesWithComment(f, "//nolint:gochecknoglobals,nolintlint // ")) // a variable that the linter accepts by its name
 		for _, decl := range f.Go.Decls {
 			d, ok := decl.(*ast.GenDecl)
 			if !ok || d.Tok != token.VAR || strings.Contains(rawComment(d.Doc), "//go:embed") {
@@ -82,11 +84,8 @@ func rawComment(doc *ast.CommentGroup) string {
 	return b.String()
 }
 
-// isImmutable reports whether the expression e is an error of another package, or a call of a function with an immutable result, such as errors.New.
+// isImmutable reports whether the expression e is a call of a function with an immutable result, such as errors.New.
 func isImmutable(e ast.Expr) bool {
-	if sel, ok := e.(*ast.SelectorExpr); ok {
-		return strings.HasPrefix(sel.Sel.Name, "Err") // the error of another package
-	}
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
 		return false
